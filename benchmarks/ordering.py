@@ -5,7 +5,7 @@ and an event of a key waits for the one before it) and settle, on connections of
 
 - *heads*: a claim takes the first unfinished row of each key, no more;
 - *runs*: and the rows right behind it, which is what the relay does;
-- *lanes*: a hash deals the keys out to 64 lanes, each lane has one owner, which claims its rows in order of insertion.
+- *shards*: a hash deals the keys out to 64 shards; each has one owner, which claims its rows in order of insertion.
 
 Then what the relay does with it: a backlog drained by one relay and by four, ordered and unordered in turn, each cell
 on a fresh table and topic of real servers. The table shows medians, and the ratio of ordered to unordered of a round.
@@ -55,17 +55,17 @@ SELECT EXISTS (SELECT FROM openoutbox_events WHERE status IN ('PENDING', 'DELIVE
 _LEFT = """
 SELECT count(*) FROM openoutbox_events WHERE status <> 'DELIVERED' AND partition_key LIKE %(keys)s
 """
-_LANES = 64
+_SHARDS = 64
 _LANE_INDEX = f"""
-CREATE INDEX ON openoutbox_events ((HASHTEXTEXTENDED(partition_key, 0) & {_LANES - 1}), insertion_order)
+CREATE INDEX ON openoutbox_events ((HASHTEXTEXTENDED(partition_key, 0) & {_SHARDS - 1}), insertion_order)
 WHERE status IN ('PENDING', 'DELIVERING')
 """
 _LANE_CLAIM = f"""
 WITH due AS (
-    SELECT oldest.tid FROM UNNEST(%(lanes)s::bigint[]) AS lane CROSS JOIN LATERAL (
+    SELECT oldest.tid FROM UNNEST(%(shards)s::bigint[]) AS shard CROSS JOIN LATERAL (
         SELECT ctid AS tid FROM openoutbox_events
         WHERE
-            (HASHTEXTEXTENDED(partition_key, 0) & {_LANES - 1}) = lane
+            (HASHTEXTEXTENDED(partition_key, 0) & {_SHARDS - 1}) = shard
             AND status IN ('PENDING', 'DELIVERING') AND status = 'PENDING' AND available_at <= NOW()
         ORDER BY insertion_order LIMIT (SELECT %(share)s::bigint)
     ) AS oldest
@@ -107,9 +107,9 @@ def _ordered(number: int, batch: int, run: int) -> Claim:
     return lambda connection: claim.rows(connection, batch, 64 << 20)
 
 
-def _lane_owner(number: int, batch: int) -> Claim:
-    lanes = list(range(number, _LANES, _WORKERS))
-    values = {"lanes": lanes, "share": max(1, batch // len(lanes)), "relay_id": f"worker-{number}"}
+def _shard_owner(number: int, batch: int) -> Claim:
+    shards = list(range(number, _SHARDS, _WORKERS))
+    values = {"shards": shards, "share": max(1, batch // len(shards)), "relay_id": f"worker-{number}"}
 
     async def claim(connection: Connection) -> list[Row]:
         cursor = connection.cursor(binary=True)
@@ -122,7 +122,7 @@ def _lane_owner(number: int, batch: int) -> Claim:
 MECHANISMS: dict[str, Callable[[int, int], Claim]] = {
     "heads": lambda number, batch: _ordered(number, batch, 0),
     "runs": lambda number, batch: _ordered(number, batch, LONGEST_RUN),
-    "lanes": _lane_owner,
+    "shards": _shard_owner,
 }
 
 
@@ -172,11 +172,11 @@ def _pace(url: str, keys: str = "%") -> float:
         return float(count / seconds) if seconds else 0.0
 
 
-def _prepared(servers: Servers, load: Load, event_type: str, *, due_in: float = 0.0, lanes: bool = False) -> str:
+def _prepared(servers: Servers, load: Load, event_type: str, *, due_in: float = 0.0, shards: bool = False) -> str:
     url = servers.fresh_table()
     add_extension(url, TableName(), "key-order")
     with psycopg.connect(url, autocommit=True) as connection:
-        if lanes:
+        if shards:
             connection.execute("DROP INDEX idx_openoutbox_order_waiting, idx_openoutbox_order_keyless")
             connection.execute(_LANE_INDEX.encode())
         values = {"event_type": event_type, "count": load.events, "keys": load.keys, "hot": load.hot}
@@ -192,7 +192,7 @@ def mechanisms(servers: Servers, rounds: int) -> str:
     for _ in range(rounds):
         for load in LOADS:
             for name in MECHANISMS:
-                url = _prepared(servers, load, "bench", lanes=name == "lanes")
+                url = _prepared(servers, load, "bench", shards=name == "shards")
                 asyncio.run(_drain_bare(url, name, load, 100))
                 paces_of.setdefault((load.name, name), []).append(_bare_result(url, load))
                 print(f"  {load.name}, {name}: {paces_of[load.name, name][-1]}", file=sys.stderr)

@@ -70,7 +70,7 @@ async def _claim(storage: PostgresOutbox) -> float:
 
 async def _look(storage: PostgresOutbox) -> None:
     while True:
-        await storage.aside.run("looking", storage.paused.look)
+        await storage.watching.run("looking", storage.paused.look)
         await asyncio.sleep(1.0)
 
 

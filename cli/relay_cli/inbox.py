@@ -45,17 +45,17 @@ BatchSize = Annotated[
 ]
 
 
-class _InboxPlace(NamedTuple):
+class _InboxLocation(NamedTuple):
     """The consumer's database and its inbox; the URL holds the password."""
 
     url: str
     table: TableName
 
 
-def _place(context: typer.Context, storage_url: str | None, table: str | None) -> _InboxPlace:
+def _location(context: typer.Context, storage_url: str | None, table: str | None) -> _InboxLocation:
     from relay.postgres.sql import DEFAULT_INBOX, TableName
 
-    return _InboxPlace(outbox_of(context, storage_url).url, TableName.parse(table or DEFAULT_INBOX))
+    return _InboxLocation(outbox_of(context, storage_url).url, TableName.parse(table or DEFAULT_INBOX))
 
 
 @app.command("migrate")
@@ -77,7 +77,7 @@ def migrate(
     """
     from relay.inbox.table import create, creation, is_created
 
-    url, name = _place(context, storage_url, table)
+    url, name = _location(context, storage_url, table)
     created = not is_created(url, name) if dry_run else create(url, name)
     statements = creation(name) if created else []
     if as_json:
@@ -120,7 +120,7 @@ def prune(
     """
     from relay.inbox.prune import InboxRetention, preview
 
-    url, name = _place(context, storage_url, table)
+    url, name = _location(context, storage_url, table)
     retention = InboxRetention(older_than, redelivered_within, batch_size)
     if dry_run:
         _report(preview(url, name, retention), as_json=as_json, dry_run=True)
@@ -185,7 +185,7 @@ def stats(
     """
     from relay.inbox.stats import read_figures
 
-    figures = read_figures(*_place(context, storage_url, table))
+    figures = read_figures(*_location(context, storage_url, table))
     _print_json(figures) if as_json else _print_lines(figures)
 
 

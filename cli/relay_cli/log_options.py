@@ -67,9 +67,9 @@ def instant(text: str) -> datetime:
 
 def log_url(url: str | None) -> str:
     """The log's URL: the option, else DELIVERY_LOG_URL. Raises ConfigError when there is none."""
-    from relay.settings.places import log_place
+    from relay.settings.locations import log_location
 
-    address = log_place({"DELIVERY_LOG_URL": url} if url else {}).url
+    address = log_location({"DELIVERY_LOG_URL": url} if url else {}).url
     if address is None:
         raise ConfigError(
             "DELIVERY_LOG_URL is not set; set it, or pass --log-store-url postgres://user@host:5432/database"
@@ -80,13 +80,13 @@ def log_url(url: str | None) -> str:
 async def open_log(url: str, schema: str | None, prefix: str | None) -> DeliveryLog:
     """The log at ``url``, with the options' schema and prefix, else DELIVERY_LOG_SCHEMA and DELIVERY_LOG_PREFIX."""
     from relay.deliverylog import open_delivery_log
-    from relay.settings.places import log_place
+    from relay.settings.locations import log_location
 
-    place = log_place({})
+    location = log_location({})
     return await open_delivery_log(
         url,
-        schema=place.schema if schema is None else schema,
-        prefix=place.prefix if prefix is None else prefix,
+        schema=location.schema if schema is None else schema,
+        prefix=location.prefix if prefix is None else prefix,
     )
 
 

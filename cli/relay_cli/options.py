@@ -10,7 +10,7 @@ import typer
 from relay.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from relay.settings.places import OutboxPlace
+    from relay.settings.locations import OutboxLocation
     from relay.settings.settings import Settings
 
 StorageUrl = Annotated[
@@ -30,15 +30,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")]
 
 
-def outbox_of(context: typer.Context, storage_url: str | None, table: str | None = None) -> OutboxPlace:
+def outbox_of(context: typer.Context, storage_url: str | None, table: str | None = None) -> OutboxLocation:
     """The database and the table that a command works on.
 
     ``--storage-url`` wins after the command, then before it, then STORAGE_URL from the environment or ``.env``.
     Raises ConfigError for a wrong or missing value.
     """
-    from relay.settings.places import outbox_place
+    from relay.settings.locations import outbox_location
 
-    return outbox_place(_overrides(context, storage_url, table))
+    return outbox_location(_overrides(context, storage_url, table))
 
 
 def read_settings(
@@ -53,14 +53,14 @@ def read_settings(
     return settings
 
 
-def storage_of(settings: Settings) -> OutboxPlace:
+def storage_of(settings: Settings) -> OutboxLocation:
     """The URL, with its password, and the table. Raises ConfigError without a URL."""
-    from relay.settings.places import OutboxPlace
+    from relay.settings.locations import OutboxLocation
     from relay.settings.readers import STORAGE_URL_MISSING
 
     if settings.storage_url is None:
         raise ConfigError(STORAGE_URL_MISSING)
-    return OutboxPlace(settings.storage_url.get_secret_value(), settings.storage_table_name)
+    return OutboxLocation(settings.storage_url.get_secret_value(), settings.storage_table_name)
 
 
 def _overrides(context: typer.Context, storage_url: str | None, table: str | None) -> dict[str, str]:

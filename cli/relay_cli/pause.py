@@ -63,14 +63,14 @@ def command(
 
     from relay.outbox.admin.pause import list_pauses, pause
 
-    place = outbox_of(context, storage_url, table)
+    location = outbox_of(context, storage_url, table)
     if listing:
-        show_pauses(list_pauses(*place), as_json=as_json)
+        show_pauses(list_pauses(*location), as_json=as_json)
         return
     if until is not None and duration is not None:
         raise typer.BadParameter("give --until or --for, not both")
     end = until if duration is None else timedelta(seconds=duration)
-    result = pause(*place, target_of(event_type, prefix), who=who or user_and_host(), reason=reason, until=end)
+    result = pause(*location, target_of(event_type, prefix), who=who or user_and_host(), reason=reason, until=end)
     if as_json:
         print_json(pause_answer(result))
     else:

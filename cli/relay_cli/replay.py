@@ -20,7 +20,7 @@ from relay_cli.who import user_and_host
 if TYPE_CHECKING:
     from relay.outbox.admin.replay import Replayed, ReplayOptions
     from relay.outbox.admin.selection import Bound, Selection
-    from relay.settings.places import OutboxPlace
+    from relay.settings.locations import OutboxLocation
     from relay.settings.settings import Settings
 
 _VARIABLES = {"DESTINATIONS_FILE", "PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "ON_DELIVERED"}
@@ -126,8 +126,8 @@ def command(
     settings = _settings(context, storage_url, table) if "delivered" in selection.kinds else None
     window = 0.0 if force or settings is None else _window(settings, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=user_and_host(), duplicate_window=window)
-    place = outbox_of(context, storage_url, table)
-    _explain_none(_confirm_and_replay(place, selection, options, dry_run=dry_run, yes=yes, as_json=as_json), settings)
+    outbox = outbox_of(context, storage_url, table)
+    _explain_none(_confirm_and_replay(outbox, selection, options, dry_run=dry_run, yes=yes, as_json=as_json), settings)
 
 
 def _settings(context: typer.Context, url: str | None, table: str | None) -> Settings:
@@ -169,7 +169,7 @@ def _window(settings: Settings, option: float | None) -> float:
 
 
 def _confirm_and_replay(
-    place: OutboxPlace,
+    location: OutboxLocation,
     selection: Selection,
     options: ReplayOptions,
     *,
@@ -182,17 +182,17 @@ def _confirm_and_replay(
 
     confirm = sys.stdin.isatty() and not yes
     bar = Bar("replaying")
-    counts = preview(*place, selection, options) if dry_run or confirm or bar.possible else None
+    counts = preview(*location, selection, options) if dry_run or confirm or bar.possible else None
     if counts is not None and dry_run:
         _report(counts, as_json=as_json, dry_run=True)
         return counts
     if counts is not None and confirm:
         typer.confirm(f"replay {_counts(counts)}?", abort=True, err=True)
-    return _replay(place, selection, options, bar, counts, as_json=as_json)
+    return _replay(location, selection, options, bar, counts, as_json=as_json)
 
 
 def _replay(
-    place: OutboxPlace,
+    location: OutboxLocation,
     selection: Selection,
     options: ReplayOptions,
     bar: Bar,
@@ -215,7 +215,7 @@ def _replay(
         _report(result, as_json=as_json, dry_run=False, complete=complete)
 
     with reported(bar, report, lambda: result.total > 0):
-        result = replay(*place, selection, options, on_batch)
+        result = replay(*location, selection, options, on_batch)
     return result
 
 

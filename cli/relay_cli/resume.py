@@ -39,14 +39,14 @@ def command(
 
     if every and (event_type is not None or prefix is not None):
         raise typer.BadParameter("give --all, --type or --prefix, not several")
-    place = outbox_of(context, storage_url, table)
+    location = outbox_of(context, storage_url, table)
     target = target_of(event_type, prefix)
     if every:
-        ended = resume_all(*place)
+        ended = resume_all(*location)
     else:
-        one = resume(*place, target)
+        one = resume(*location, target)
         ended = [] if one is None else [one]
-    rest = list_pauses(*place)
+    rest = list_pauses(*location)
     if as_json:
         answer = {"resumed": [pause_answer(one) for one in ended], "pauses": [pause_answer(one) for one in rest]}
         print_json(answer)

@@ -225,9 +225,9 @@ def _value(context: typer.Context, variable: str) -> str:
     if variable == "DELIVERY_LOG_URL":
         return log_url(None)
     if variable == "DELIVERY_LOG_SCHEMA":
-        from relay.settings.places import log_place
+        from relay.settings.locations import log_location
 
-        return log_place({}).schema
+        return log_location({}).schema
     url, table = outbox_of(context, None)
     return url if variable == "STORAGE_URL" else str(table)
 

@@ -74,7 +74,7 @@ class Dashboard:
                 {"type": "dashboards", "title": "Open Outbox", "tags": ["openoutbox"], "asDropdown": True},
                 {"type": "link", "title": "Documentation", "url": "${docs}/operate/monitoring.md#dashboards"},
             ],
-            "panels": [_panel(place, panel) for place, panel in enumerate(self.panels)],
+            "panels": [_panel(index, panel) for index, panel in enumerate(self.panels)],
         }
 
 
@@ -110,10 +110,10 @@ def _variable(variable: Variable) -> dict[str, Any]:
     }
 
 
-def _panel(place: int, panel: Panel) -> dict[str, Any]:
-    x, y = place * _WIDTH % _COLUMNS, place * _WIDTH // _COLUMNS * _HEIGHT
+def _panel(index: int, panel: Panel) -> dict[str, Any]:
+    x, y = index * _WIDTH % _COLUMNS, index * _WIDTH // _COLUMNS * _HEIGHT
     return {
-        "id": place + 1,
+        "id": index + 1,
         "type": "state-timeline" if panel.states else "timeseries",
         "title": panel.title,
         "description": panel.description,

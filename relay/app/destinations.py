@@ -111,7 +111,7 @@ class Destinations:
 
         Of an event for several: all of both, with commas between them.
         """
-        return self._place if self._plan.routes is not None else None
+        return self._destination_of if self._plan.routes is not None else None
 
     @property
     def logged(self) -> Callable[[OutboxEvent], tuple[str, str]] | None:
@@ -121,7 +121,7 @@ class Destinations:
         """
         return self._named if self._plan.several else None
 
-    def _place(self, event: OutboxEvent) -> tuple[str, str]:
+    def _destination_of(self, event: OutboxEvent) -> tuple[str, str]:
         sent = self._sent(event)
         if not self._plan.several:
             [own] = self._plan.destinations.values()

@@ -60,20 +60,20 @@ def _digests(settings: Settings) -> list[str]:
         return _hashed(kind, _endpoints(settings))
     row = kinds.find(kind)
     text = url.get_secret_value().strip() if url is not None and row is not None else ""
-    places = [_place(part) for part in text.partition("?")[0].split(",") if part.strip()]
+    parts = [_address_and_path(part) for part in text.partition("?")[0].split(",") if part.strip()]
     # The path ends the last server and belongs to all: a database, or the name of a Sentinel's primary.
-    path = next((path for _, path in reversed(places) if path), "")
+    path = next((path for _, path in reversed(parts) if path), "")
     if kind == "rabbitmq":  # %2F is the default vhost; each exchange is a destination of its own
         path = f"{'' if path.lower() == '%2f' else path}/{settings.rabbitmq_exchange or ''}"
     if kind in ("sqs", "sns"):  # the region, and what stands in for the service or names another account
         path = f"{text.partition('?')[2]}/{settings.sns_topic_arn_prefix or ''}"
     port = "" if row is None else str(row.port or "")
-    servers = {f"{_address(address, port)}/{path}" for address, _ in places} or {""}
+    servers = {f"{_address(address, port)}/{path}" for address, _ in parts} or {""}
     return _hashed(kind, servers)
 
 
-def _hashed(kind: str, places: Iterable[str]) -> list[str]:
-    return [hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in places]
+def _hashed(kind: str, servers: Iterable[str]) -> list[str]:
+    return [hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in servers]
 
 
 def _endpoints(settings: Settings) -> Iterable[str]:
@@ -81,10 +81,10 @@ def _endpoints(settings: Settings) -> Iterable[str]:
     options = http_options(settings)
     from relay.brokers.http.endpoints import read_table  # noqa: PLC0415 - only with webhooks
 
-    return read_table(options).places
+    return read_table(options).receivers
 
 
-def _place(part: str) -> tuple[str, str]:
+def _address_and_path(part: str) -> tuple[str, str]:
     """Address and path of one server of a URL; database 0 is no path."""
     address, _, path = part.strip().rpartition("://")[2].rpartition("@")[2].partition("/")
     path = path.strip("/")

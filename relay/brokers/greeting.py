@@ -35,8 +35,8 @@ def _servers() -> Iterator[_Server]:
 def addresses(url: str, port: int) -> list[tuple[str, int]]:
     """The first hosts and ports of PUBLISHER_URL, with the default port; none for a socket's path."""
     _, _, rest = url.strip().rpartition("://")
-    place = re.split(r"[/?]", rest.rpartition("@")[2], maxsplit=1)[0]
-    matches = [_HOST.fullmatch(part.strip()) for part in place.split(",")]
+    authority = re.split(r"[/?]", rest.rpartition("@")[2], maxsplit=1)[0]
+    matches = [_HOST.fullmatch(part.strip()) for part in authority.split(",")]
     named = [(match["host"].strip("[]"), int(match["port"] or port)) for match in matches if match]
     return named[:_MOST]
 

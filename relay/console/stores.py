@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from relay.app.build import delivery_log_opener
-from relay.console.aside import SideStore
 from relay.console.problems import RequestProblem
+from relay.console.storethread import StoreThread
 from relay.deliverylog import DeliveryLog
 from relay.eventstore.browse import StoreBrowser, StoreSummary
 from relay.postgres.sql import DEFAULT_SCHEMA
@@ -32,10 +32,10 @@ class LogAccess:
         async def opened() -> DeliveryLog:
             return await delivery_log_opener(settings, _CONNECTIONS)()
 
-        self._store = SideStore("delivery log", opened)
+        self._store = StoreThread("delivery log", opened)
 
     async def read(self, work: Callable[[DeliveryLog], Awaitable[T]]) -> T:
-        """Await ``work`` with the open log, as ``SideStore.read``.
+        """Await ``work`` with the open log, as ``StoreThread.read``.
 
         Raises RequestProblem without a log, too, DeliveryLogError and ConfigError.
         """
@@ -57,14 +57,14 @@ class StoreAccess:
         async def opened() -> StoreBrowser:
             return StoreBrowser(url, self.schema)
 
-        self._store = SideStore("event store", opened)
+        self._store = StoreThread("event store", opened)
 
     async def summary(self) -> StoreSummary | None:
         """The store as a whole; None where none is installed. Raises the errors of the database."""
         return await self._store.read(lambda store: store.summary())
 
     async def read(self, work: Callable[[StoreBrowser], Awaitable[T]]) -> T:
-        """Await ``work`` with the store, as ``SideStore.read``. Raises RequestProblem where none is installed, too."""
+        """Await ``work`` as ``StoreThread.read``. Raises RequestProblem where no store is installed, too."""
 
         async def read(store: StoreBrowser) -> T:
             if await store.summary() is None:

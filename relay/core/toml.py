@@ -9,19 +9,19 @@ from typing import Any, Final
 
 from relay.core.errors import ConfigError
 
-_PLACE: Final = re.compile(r"\((at [^()]*)\)$")
+_POSITION: Final = re.compile(r"\((at [^()]*)\)$")
 
 
 def read_toml(path: str, variable: str, example: str) -> dict[str, Any]:
-    """The content of the file that ``variable`` names. Raises ConfigError with the place of a fault, and an example.
+    """The content of the file that ``variable`` names. Raises ConfigError with the position of a fault, and an example.
 
-    The library's own messages may quote a part of a line, which may hold a secret: of these only the place is shown.
+    The library's own messages may quote a part of a line, which may hold a secret: of these only the position is shown.
     """
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
-        place = _PLACE.search(str(error))
-        where = place[1] if place else "somewhere"
+        position = _POSITION.search(str(error))
+        where = position[1] if position else "somewhere"
         raise ConfigError(f"{variable}: {path!r} is not TOML: there is an error {where}; {example}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{variable}: {path!r} cannot be read: it is not UTF-8 text") from None

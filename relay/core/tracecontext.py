@@ -30,7 +30,7 @@ _VALUE = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9
 
 
 class TraceContext(NamedTuple):
-    """One span's place in its trace. The ids are lower-case hexadecimal."""
+    """One span of a trace. The ids are lower-case hexadecimal."""
 
     trace_id: str
     span_id: str
@@ -45,16 +45,16 @@ class TraceContext(NamedTuple):
 
 
 def sampled_parents(headers: Sequence[str]) -> Iterator[tuple[int, TraceContext]]:
-    """The valid and sampled contexts in texts of ``headers`` columns, each with the place of its text.
+    """The valid and sampled contexts in texts of ``headers`` columns, each with the index of its text.
 
     Called for every event while traces are on: one search in all texts takes half the time of a search in each.
     """
     texts = "\0".join(headers)  # no text of PostgreSQL's holds that one
-    place, at = 0, 0
+    index, at = 0, 0
     for match in _may_be_sampled(texts):
-        place, at = place + texts.count("\0", at, match.start()), match.start()
-        if parent := sampled_parent(headers[place]):
-            yield place, parent
+        index, at = index + texts.count("\0", at, match.start()), match.start()
+        if parent := sampled_parent(headers[index]):
+            yield index, parent
 
 
 def sampled_parent(headers: str) -> TraceContext | None:

@@ -125,10 +125,10 @@ def tallies_of(
     Every value is found by its column's name: a statement has its dimensions in an order of its own. ``slot_ms`` turns
     the driver's value of a slot into milliseconds.
     """
-    place = {name: position for position, name in enumerate(columns)}
-    dimensions = [place[name] for name in count.dimensions]
-    fields = [place[name] for name in Counts._fields if name in place]
-    slot = place.get("slot")
+    index = {name: position for position, name in enumerate(columns)}
+    dimensions = [index[name] for name in count.dimensions]
+    fields = [index[name] for name in Counts._fields if name in index]
+    slot = index.get("slot")
     return [
         MeasureTally(
             None if slot is None else slot_ms(row[slot]),

@@ -130,21 +130,21 @@ def storable(text: str) -> bool:
 
 
 def event_position(event: LoggedEvent) -> Position:
-    """An event's place in the order."""
+    """An event's position in the order."""
     return Position(to_ms(event.time), event.id, event.tenant_id)
 
 
 def attempt_position(record: AttemptRecord) -> Position:
-    """An attempt's place in the order, by either sort."""
+    """An attempt's position in the order, by either sort."""
     attempt, event = record.attempt, record.event
     return Position(to_ms(attempt.time), attempt.id, attempt.tenant_id, to_ms(event.time), event.id)
 
 
-def page(scan: Scan, rows: PageRows[Item], place: Callable[[Item], Position]) -> Page[Item]:
+def page(scan: Scan, rows: PageRows[Item], position_of: Callable[[Item], Position]) -> Page[Item]:
     """The page of the rows that were read, in reading order, with the cursors of its neighbours."""
     limit = len(rows.items) - 1 if rows.cut else scan.limit
     items = rows.items[:limit]
-    beyond = place(rows.items[limit]) if len(rows.items) > limit else None
+    beyond = position_of(rows.items[limit]) if len(rows.items) > limit else None
     if not items:
         return _past_the_end(scan)
     if scan.backward:
@@ -154,8 +154,8 @@ def page(scan: Scan, rows: PageRows[Item], place: Callable[[Item], Position]) ->
     has_prev = beyond is not None if scan.backward else scan.position is not None
     return Page(
         items,
-        next=_cursor(scan, place(items[-1]), after) if has_next else None,
-        prev=_cursor(scan, place(items[0]), before) if has_prev else None,
+        next=_cursor(scan, position_of(items[-1]), after) if has_next else None,
+        prev=_cursor(scan, position_of(items[0]), before) if has_prev else None,
     )
 
 
@@ -169,8 +169,8 @@ def _past_the_end(scan: Scan) -> Page[Item]:
 
 def _cursor(scan: Scan, edge: Position, neighbour: Position | None) -> str:
     twins = neighbour is not None and (edge.ms, edge.id) == (neighbour.ms, neighbour.id)
-    place = edge if twins else edge._replace(tenant_id=None)
-    return cursors.encode(scan.resource, place, version=_SORTS[scan.sort_by], order=scan.order)
+    position = edge if twins else edge._replace(tenant_id=None)
+    return cursors.encode(scan.resource, position, version=_SORTS[scan.sort_by], order=scan.order)
 
 
 def _scan(resource: str, query: ListEvents | ListAttempts, filters: dict[str, tuple[str, ...]], sort_by: str) -> Scan:

@@ -135,7 +135,7 @@ class KeyQueues:
         stranded: list[EventId] = []
         for key, behind in list(self._behind.items()):
             waiting = [event.event_id for event in behind]
-            first = next((place for place, event_id in enumerate(waiting) if event_id in lost), None)
+            first = next((index for index, event_id in enumerate(waiting) if event_id in lost), None)
             if first is None:
                 continue
             stranded.extend(event_id for event_id in waiting[first:] if event_id not in lost)

@@ -123,7 +123,7 @@ class OutboxFleet:
 
     async def _run(self, doing: str, work: Work[Any]) -> Any:  # noqa: ANN401 - as the work returns
         try:
-            return await self._storage.aside.run(doing, work, _DEADLINE)
+            return await self._storage.watching.run(doing, work, _DEADLINE)
         except SchemaError as error:
             if error.sqlstate != NO_PRIVILEGE:
                 raise

@@ -44,7 +44,7 @@ class OutboxPauses:
         if not paused.patterns:
             return
         try:
-            await self._storage.aside.run("skipping paused rows", paused.look)
+            await self._storage.watching.run("skipping paused rows", paused.look)
         except StorageError as error:  # claims step over more rows until it works
             logger.debug("%s", error)
 
@@ -54,7 +54,7 @@ class OutboxPauses:
             paused.set(())
             return ()
         try:
-            return await self._storage.aside.run("reading the pauses", paused.read, _DEADLINE)
+            return await self._storage.watching.run("reading the pauses", paused.read, _DEADLINE)
         except SchemaError as error:
             if error.sqlstate != NO_PRIVILEGE:
                 raise

@@ -1,12 +1,12 @@
 """The outbox in PostgreSQL: ``relay.core.ports.OutboxStorage`` over any table that meets the contract.
 
-The composition root (``relay.app.build``) wires it and the engine calls it. It needs SELECT on the table and UPDATE
+The daemon (``relay.app.run``) wires it and the engine calls it. It needs SELECT on the table and UPDATE
 on eight of its columns (with ON_DELIVERED=delete also DELETE, with the extension fan-out also UPDATE on its column), no
 other right. It holds three connections at most: one claims, one settles and renews, one keeps house (reap, backlog,
 ping), so that none of them waits for another. A ping that would have to wait for the housekeeping goes over a fourth
 one, made for it and closed after it: a server that hangs keeps every statement waiting up to its deadline, and must be
 found out sooner. Where the table has the extension pause or fleet, or a destination does not answer, one more is for
-these (``aside``). All times are those of the database.
+these (``watching``). All times are those of the database.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. The commit of a claim
 does not wait for the disk, every other one does. After a failover, or when a server turns read-only, every connection
@@ -83,7 +83,7 @@ class PostgresOutbox:
             DeadlineConnection(parameters, options.statement_timeout, self._generation, schema_hint=_CHECK)
             for _ in range(5)
         ]
-        self._claiming, self._settling, self._housekeeping, self._spare, self.aside = self._connections
+        self._claiming, self._settling, self._housekeeping, self._spare, self.watching = self._connections
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("outbox/claim:claim")

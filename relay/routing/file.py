@@ -47,8 +47,8 @@ def read_routes(path: str, destinations: Sequence[str], tenant_header: str) -> l
 def _unreachable(rules: Sequence[Rule]) -> list[str]:
     """Routes behind one that matches all that they match, where that is certain."""
     problems = []
-    for place, rule in enumerate(rules):
-        earlier = next((one for one in rules[:place] if one.pattern in ("*", rule.pattern)), None)
+    for index, rule in enumerate(rules):
+        earlier = next((one for one in rules[:index] if one.pattern in ("*", rule.pattern)), None)
         if earlier is not None and rule.pattern:
             problems.append(
                 f"route {rule.number}: it is never used, because route {earlier.number} matches {rule.pattern!r} "

@@ -93,9 +93,9 @@ def _url_text(url: str) -> str:
     """A URL without its secrets; the path of a webhook may be one."""
     shown = mask_url(url)
     scheme, _, rest = shown.partition("://")
-    place, _, path = rest.partition("/")
+    authority, _, path = rest.partition("/")
     kind = kinds.of_url(url)
-    return f"{scheme}://{place}/{MASK}" if path and kind is not None and kind.name == "http" else shown
+    return f"{scheme}://{authority}/{MASK}" if path and kind is not None and kind.name == "http" else shown
 
 
 def _otel_text(name: str, value: str) -> str:

@@ -33,7 +33,7 @@ class Distribution(NamedTuple):
     counts: tuple[int, ...]
     sum: float
     exemplars: Mapping[int, ExemplarValue] = {}  # never written to
-    """The latest example of some of the counts, by their place in ``counts``."""
+    """The latest example of some of the counts, by their index in ``counts``."""
 
     @property
     def total(self) -> int:

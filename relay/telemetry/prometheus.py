@@ -85,7 +85,7 @@ def _cumulated(distribution: Distribution) -> list[tuple[str, float] | tuple[str
     buckets = [(bound, float(count)) for bound, count in zip(bounds, accumulate(distribution.counts), strict=True)]
     exemplars = distribution.exemplars
     return [
-        (*bucket, _exemplar(exemplars[place])) if place in exemplars else bucket for place, bucket in enumerate(buckets)
+        (*bucket, _exemplar(exemplars[index])) if index in exemplars else bucket for index, bucket in enumerate(buckets)
     ]
 
 

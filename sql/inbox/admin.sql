@@ -14,7 +14,7 @@ FROM (
 
 -- name: prune
 -- Deletes up to LIMIT marks that are older than BEFORE, oldest first, from AFTER on.
--- Index: the one on received_at, from the place where the batch before has ended, so that what that one left
+-- Index: the one on received_at, from where the batch before has ended, so that what that one left
 -- dead in the index is not walked again; then a TID scan.
 -- Locks: the rows it deletes, skipping those that another session holds: it waits for no row.
 -- Parameters: limit, before, after. Result: how many are deleted, and the last one's time (NULL when none was left).

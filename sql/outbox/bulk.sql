@@ -1,5 +1,5 @@
 -- What an operator does to many events: how many they are, and changing a batch of them. sql/outbox/search.sql:page, with
--- the tag bulk, reads their places.
+-- the tag bulk, reads their locations (ctid).
 
 -- name: count
 -- How many events a change would take now, counted up to MOST; and the latest time among those counted.
@@ -41,7 +41,7 @@ FROM (
 -- DEAD or DELIVERED -> PENDING, by the operator (invariant 6), as if never tried.
 -- Tags: dead or delivered.
 -- Index: none, a scan of the TIDS. Locks: the rows it writes, skipping those that another session holds.
--- A place may hold another row by now, or its event may have moved: so the id is compared too, and UNCHANGED, which is
+-- A location may hold another row by now, or its event may have moved: so the id is compared too, and UNCHANGED, which is
 -- at most the time at which the replay began. So an event that is dead or delivered again meanwhile is not replayed twice.
 -- Parameters: tids and ids, of one length; unchanged. Result: what each event was before, for the record.
 WITH chosen AS (

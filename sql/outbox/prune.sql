@@ -16,7 +16,7 @@ FROM (
 -- name: prune
 -- Deletes up to LIMIT rows that have been in their status since before BEFORE, oldest first, from AFTER on.
 -- Tags: dead or delivered.
--- Index: idx_openoutbox_prune_dead or idx_openoutbox_prune_delivered, from the place where the batch before has ended, so
+-- Index: idx_openoutbox_prune_dead or idx_openoutbox_prune_delivered, from where the batch before has ended, so
 -- that what that one left dead in the index is not walked again; then a TID scan.
 -- Locks: the rows it deletes, skipping those that another session holds: it waits for no row.
 -- Parameters: limit, before, after. Result: how many are deleted, and the last one's time (NULL when none was left).

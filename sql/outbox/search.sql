@@ -6,7 +6,7 @@
 -- Tags: one of pending, delivering, delivered, dead. With ascending everything is the other way round. And one of
 --     window    rows before BOUND, or with the tag inclusive up to BOUND
 --     ties      the rows of exactly BOUND, those below TID; examined says whether MOST were enough for all of them
---     blocks    the same by their place in the table, from EDGE to TID, for a time that very many rows share
+--     blocks    the same by their location in the table, from EDGE to TID, for a time that very many rows share
 --     ids       the events with these ids, at most MOST
 -- With the tag bulk events that were changed after UNCHANGED do not pass, with later only those that are due later, with
 -- untried only those without a failed attempt.

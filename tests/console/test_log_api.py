@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from relay.console.aside import MOST_REQUESTS
+from relay.console.storethread import MOST_REQUESTS
 from relay.deliverylog import DeliveryLog, LogEntry
 from tests.console.access.making import token, tokens_file
 from tests.console.conftest import ADDRESS, ConsoleClient, client_of

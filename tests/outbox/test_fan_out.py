@@ -185,7 +185,7 @@ async def test_the_head_goes_past_what_is_left_out_in_part_and_no_further(
         return sorted(event.event_type for event in (await relay.claim(most, ANY_BYTES)).events)
 
     relay.leave_out((), ["a"])
-    await relay.aside.run("looking", relay.paused.look)
+    await relay.watching.run("looking", relay.paused.look)
     assert await types() == (["a", "b"] if key_order is None else ["b"])
     relay.leave_out(["a"])
     assert await types() == []

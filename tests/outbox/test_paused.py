@@ -59,7 +59,7 @@ async def claim(storage: PostgresOutbox, limit: int = 100, excluded: Sequence[st
 
 
 async def look(storage: PostgresOutbox) -> None:
-    await storage.aside.run("looking", storage.paused.look)
+    await storage.watching.run("looking", storage.paused.look)
 
 
 async def test_paused_types_stay_and_the_others_are_claimed(outbox: Outbox, storage: PostgresOutbox) -> None:

@@ -77,7 +77,7 @@ async def usable_addresses(host: str, port: int, *, allow_private: bool) -> list
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise BrokerUnreachable(f"the name cannot be resolved: {reason_of(error)}") from None
-    addresses = list(dict.fromkeys((int(family), str(place[0])) for family, _, _, _, place in infos))
+    addresses = list(dict.fromkeys((int(family), str(address[0])) for family, _, _, _, address in infos))
     if allow_private:
         return addresses
     public = [one for one in addresses if special_kind(one[1]) is None]

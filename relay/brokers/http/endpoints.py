@@ -73,7 +73,7 @@ class EndpointTable:
         return list(dict.fromkeys(endpoint.origin for endpoint in endpoints))
 
     @property
-    def places(self) -> list[str]:
+    def receivers(self) -> list[str]:
         """Each endpoint's host and path, without query and login."""
         endpoints = [row.endpoint for row in self._rows] + ([self._default] if self._default else [])
         return sorted({f"{one.origin}{one.target.partition('?')[0]}" for one in endpoints})

@@ -48,12 +48,12 @@ class BadAnswer(OutboxError):
     """What came is no answer by the protocol, or the server has reset the request alone."""
 
 
-def outcome_of(answer: Answer, place: str) -> Outcome:
-    """The outcome for a status; ``place`` names the receiver."""
+def outcome_of(answer: Answer, receiver: str) -> Outcome:
+    """The outcome for a status; ``receiver`` names the receiver."""
     status = answer.status
     if 200 <= status < 300:
         return ACKNOWLEDGED
-    code, reason = f"HTTP_{status}", f"{place}: {_phrase(status)}{_excerpt(answer.body)}"
+    code, reason = f"HTTP_{status}", f"{receiver}: {_phrase(status)}{_excerpt(answer.body)}"
     if 300 <= status < 400:
         return Transient(code, f"{reason}; redirects are not followed: correct the URL")
     if 400 <= status < 500 and status not in _TRANSIENT:

@@ -39,7 +39,7 @@ class Job(NamedTuple):
     endpoint: Endpoint
 
     @property
-    def lane(self) -> tuple[int, str] | None:
+    def ordered_key(self) -> tuple[int, str] | None:
         """What it must not overtake; None for an event without a key."""
         key = self.entry[0].partition_key
         return None if key is None else (id(self.endpoint), key)
@@ -57,7 +57,7 @@ class Host:
         self._circuit = None if sole else Circuit(options.circuit_pause, self._loop.time)
         self._held: dict[int, Job] = {}
         self._ready: deque[Job] = deque()
-        self._lanes: dict[tuple[int, str], deque[Job]] = {}
+        self._key_queues: dict[tuple[int, str], deque[Job]] = {}
         """What waits behind the event of a key that is under way or ready."""
         self._workers: set[asyncio.Task[None]] = set()
         self._sessions: list[HttpSession] = []
@@ -72,12 +72,12 @@ class Host:
             self._answer(entry, Away(self._circuit.reason))
             return
         self._held[id(job)] = job
-        if (lane := job.lane) is None:
+        if (key := job.ordered_key) is None:
             self._ready.append(job)
-        elif lane in self._lanes:
-            self._lanes[lane].append(job)
+        elif key in self._key_queues:
+            self._key_queues[key].append(job)
         else:
-            self._lanes[lane] = deque()
+            self._key_queues[key] = deque()
             self._ready.append(job)
 
     def pump(self) -> None:
@@ -126,11 +126,11 @@ class Host:
     def _finish(self, job: Job, outcome: Outcome) -> None:
         if self._held.pop(id(job), None) is not None:
             self._answer(job.entry, outcome)
-        if (lane := job.lane) is not None and (waiting := self._lanes.get(lane)) is not None:
+        if (key := job.ordered_key) is not None and (waiting := self._key_queues.get(key)) is not None:
             if waiting:
                 self._ready.append(waiting.popleft())
             else:
-                del self._lanes[lane]
+                del self._key_queues[key]
 
     async def _send(self, job: Job) -> Outcome:
         cut = ""
@@ -203,16 +203,16 @@ class Host:
 
     def _waiting(self) -> list[Job]:
         """What is not under way."""
-        return [*self._ready, *(job for lane in self._lanes.values() for job in lane)]
+        return [*self._ready, *(job for queue in self._key_queues.values() for job in queue)]
 
     def _take_down(self, jobs: list[Job], outcome: Outcome) -> None:
         self._ready.clear()
         for job in jobs:
             if self._held.pop(id(job), None) is not None:
                 self._answer(job.entry, outcome)
-        # Of a lane whose first event is under way the rest is gone; the lane itself goes with that event.
-        under_way = {job.lane for job in self._held.values()}
-        self._lanes = {lane: deque() for lane in self._lanes if lane in under_way}
+        # Of a key whose first event is under way the rest is gone; its queue goes with that event.
+        under_way = {job.ordered_key for job in self._held.values()}
+        self._key_queues = {key: deque() for key in self._key_queues if key in under_way}
 
     # Sessions
 

@@ -235,14 +235,14 @@ class KafkaPublisher:
     @staticmethod
     async def _offer_in_turn(session: KafkaSession, entries: list[Entry]) -> None:
         """Offer messages of one run, each once the one before is acknowledged; those behind a failure are withheld."""
-        for place, (event, sink) in enumerate(entries):
+        for index, (event, sink) in enumerate(entries):
             answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             await session.offer([event], lambda resolutions, answer=answer: answer.set_result(resolutions[0][1]))  # type: ignore[misc]
             outcome = await answer
             sink([(event, outcome)])
             if not isinstance(outcome, Acknowledged):
                 behind = Withheld("an earlier event of its key has failed")
-                resolve((entry, behind) for entry in entries[place + 1 :])
+                resolve((entry, behind) for entry in entries[index + 1 :])
                 return
 
     async def _offer_alone(self, session: KafkaSession, entries: list[Entry]) -> None:

@@ -4,7 +4,7 @@ librdkafka works in threads of its own, without the interpreter; its reports wai
 event loop polls every millisecond while answers come: a polling thread would take the interpreter's lock for each
 report, and would wait for it while the loop has work.
 
-All events of one ``offer`` call share an ``_Offer``, so that an event costs a callback with its place, and no entry in
+All events of one ``offer`` call share an ``_Offer``, so that an event costs a callback with its index, and no entry in
 a table. ``in_client`` of that object alone says what is unanswered: the code that takes an event out of it resolves the
 event, so an event is resolved at most once, and a late report meets no event.
 
@@ -88,7 +88,7 @@ class _Offer:
 
     def __init__(self, events: int, sink: OutcomeSink, reports: _Reports) -> None:
         self.in_client: list[OutboxEvent | None] = [None] * events
-        """By place in the call. None for an event that is not handed over yet, was refused, or is resolved."""
+        """By index in the call. None for an event that is not handed over yet, was refused, or is resolved."""
         self.unanswered = 0
         """Events that the client holds, and those whose acknowledgement is not passed on yet."""
         self.acknowledged: list[Resolution] = []
@@ -100,12 +100,12 @@ class _Offer:
         """Keys of which an event was refused, in a session that keeps runs."""
         self._reports = reports
 
-    def note(self, place: int, error: KafkaError | None, _: Message) -> None:
+    def note(self, index: int, error: KafkaError | None, _: Message) -> None:
         """Take the client's report on one event."""
-        event = self.in_client[place]
+        event = self.in_client[index]
         if event is None:
             return
-        self.in_client[place] = None
+        self.in_client[index] = None
         if error is not None:
             self.unanswered -= 1
             self._reports.failed.append(((event, self.sink), Failure(error.name(), error.str(), error.fatal())))
@@ -115,13 +115,13 @@ class _Offer:
             self._reports.answered.append(self)
         self.acknowledged.append((event, ACKNOWLEDGED))
 
-    def note_with_receipt(self, place: int, error: KafkaError | None, message: Message) -> None:
+    def note_with_receipt(self, index: int, error: KafkaError | None, message: Message) -> None:
         """Take the client's report on one event, and where the message is."""
-        event = self.in_client[place]
+        event = self.in_client[index]
         if event is None or error is not None:
-            self.note(place, error, message)
+            self.note(index, error, message)
             return
-        self.in_client[place] = None
+        self.in_client[index] = None
         receipt: dict[str, str | int] = {"partition": message.partition() or 0, "offset": message.offset() or 0}
         if not self.acknowledged:
             self._reports.answered.append(self)

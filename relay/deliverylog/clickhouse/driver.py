@@ -157,50 +157,52 @@ class ClickHouseDeliveryLog(DeliveryLog):
         parts, narrowed = branches(scan, _MOST_BRANCHES)
         passing: list[LoggedEvent] = []
         while True:
-            listed = await self._keys(narrowed, parts, rows.event_place)
+            listed = await self._keys(narrowed, parts, rows.event_position)
             copies = await self._all_copies(listed) if _depends_on_copy(scan) else listed
             records = await self._deliveries(copies, scan)
             passing += [one.event for one in records if one is not None and _is_listed(scan, one.event)]
             if len(passing) >= scan.fetch or len(listed) < narrowed.fetch:
                 return within_bytes(passing[: scan.fetch], event_bytes)
-            narrowed = _further(narrowed, rows.event_place(listed[-1][0]))
+            narrowed = _further(narrowed, rows.event_position(listed[-1][0]))
 
     async def _scan_attempts(self, scan: Scan) -> PageRows[AttemptRecord]:
         """Read on until the page is full: likewise, and a delivery may have another status or code than in its list."""
         parts, narrowed = branches(scan, _MOST_BRANCHES)
-        place = partial(rows.attempt_place, by_event=scan.sort_by == "event_time")
+        position_of = partial(rows.attempt_position, by_event=scan.sort_by == "event_time")
         passing: list[AttemptRecord] = []
         while True:
-            listed = await self._keys(narrowed, parts, place)
+            listed = await self._keys(narrowed, parts, position_of)
             records = await self._deliveries(listed, scan)
             passing += [record for record in records if record is not None and _passes(scan, record)]
             if len(passing) >= scan.fetch or len(listed) < narrowed.fetch:
                 return within_bytes(passing[: scan.fetch], attempt_bytes)
-            narrowed = _further(narrowed, place(listed[-1][0]))
+            narrowed = _further(narrowed, position_of(listed[-1][0]))
 
-    async def _keys(self, scan: Scan, parts: Sequence[Branch], place: Callable[[Key], Position]) -> list[list[Key]]:
-        """Up to ``scan.fetch`` places of all branches, in reading order, each with its deliveries."""
-        lists = [await self._range(scan, part, place) for part in parts]
+    async def _keys(
+        self, scan: Scan, parts: Sequence[Branch], position_of: Callable[[Key], Position]
+    ) -> list[list[Key]]:
+        """Up to ``scan.fetch`` positions of all branches, in reading order, each with its deliveries."""
+        lists = [await self._range(scan, part, position_of) for part in parts]
         if len(lists) == 1:
             return lists[0]
-        merged = merge(*lists, key=lambda keys: _order(place(keys[0])), reverse=scan.descending)
-        return _places((key for keys in merged for key in keys), place)[: scan.fetch]
+        merged = merge(*lists, key=lambda keys: _order(position_of(keys[0])), reverse=scan.descending)
+        return _by_position((key for keys in merged for key in keys), position_of)[: scan.fetch]
 
-    async def _range(self, scan: Scan, part: Branch, place: Callable[[Key], Position]) -> list[list[Key]]:
+    async def _range(self, scan: Scan, part: Branch, position_of: Callable[[Key], Position]) -> list[list[Key]]:
         """The same of one branch; reads again, and further, when copies and retries used up the limit.
 
-        One place more is read than returned, so that the last one is returned with all its keys.
+        One position more is read than returned, so that the last one is returned with all its keys.
         """
         most = scan.fetch + 1
         while True:
             listed = [Key(*row) for row in await self._client.rows(*self._sql.list_keys(scan, part, most))]
-            places = _places(listed, place)
-            if len(places) > scan.fetch or len(listed) < most:
-                return places[: scan.fetch]
+            positions = _by_position(listed, position_of)
+            if len(positions) > scan.fetch or len(listed) < most:
+                return positions[: scan.fetch]
             most *= 2
 
     async def _deliveries(self, listed: Sequence[Sequence[Key]], scan: Scan) -> list[AttemptRecord | None]:
-        """For each place the first of its deliveries that is still there; None where the TTL has deleted them all."""
+        """For each position the first of its deliveries that is left; None where the TTL has deleted them all."""
         records: list[AttemptRecord | None] = [None] * len(listed)
         missing, rank = list(range(len(listed))), 0
         while missing:
@@ -212,7 +214,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return records
 
     async def _all_copies(self, listed: Sequence[Sequence[Key]]) -> list[list[Key]]:
-        """The same places, each with the deliveries of all copies of its event, that of the first copy first."""
+        """The same positions, each with the deliveries of all copies of its event, that of the first copy first."""
         if not listed:
             return []
         ids = tuple({keys[0].event_id for keys in listed})
@@ -220,8 +222,8 @@ class ClickHouseDeliveryLog(DeliveryLog):
         window = {"gte": from_ms(min(times)), "lte": from_ms(max(times))}
         scan = replace(_by_id("evt", None), window=window, limit=_MOST_FETCHED)
         part = Branch("event_id", ("",), ids)
-        copies = {rows.event_place(keys[0]): keys for keys in await self._range(scan, part, rows.event_place)}
-        return [copies.get(rows.event_place(keys[0]), list(keys)) for keys in listed]
+        copies = {rows.event_position(keys[0]): keys for keys in await self._range(scan, part, rows.event_position)}
+        return [copies.get(rows.event_position(keys[0]), list(keys)) for keys in listed]
 
     async def _fetch(self, keys: Sequence[Key], scan: Scan) -> dict[tuple[str, str, int, str, str], AttemptRecord]:
         """The deliveries of the keys. Payloads are read in portions, and no more of them than a page has bytes."""
@@ -240,7 +242,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
     async def _find_event(self, event_id: str, tenant_id: str | None, destination_id: str | None) -> LoggedEvent | None:
         """The newest of the id that has an attempt to ``destination_id``, unless that is None."""
         scan = _by_id("evt", tenant_id)
-        for keys in await self._keys(scan, [Branch("event_id", ("",), (event_id,))], rows.event_place):
+        for keys in await self._keys(scan, [Branch("event_id", ("",), (event_id,))], rows.event_position):
             if destination_id is not None and not await self._attempted(keys[0], destination_id):
                 continue
             [record] = await self._deliveries([keys], scan)
@@ -255,7 +257,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
 
     async def _find_attempt(self, attempt_id: str, tenant_id: str | None) -> AttemptRecord | None:
         scan = replace(_by_id("att", tenant_id), limit=0)
-        listed = await self._keys(scan, [Branch("id", ("",), (attempt_id,))], rows.event_place)
+        listed = await self._keys(scan, [Branch("id", ("",), (attempt_id,))], rows.event_position)
         return next(iter(await self._deliveries(listed, scan)), None)
 
     async def _combinations(self, kind: str, count: Count, most: int) -> int:
@@ -267,19 +269,19 @@ class ClickHouseDeliveryLog(DeliveryLog):
         return tallies_of(columns, tallies, count, int) if tallies else []  # an empty result names no columns
 
 
-def _places(keys: Iterable[Key], place: Callable[[Key], Position]) -> list[list[Key]]:
-    """The keys of each place, one for each delivery, that of the highest version first."""
-    places: dict[Position, dict[tuple[Any, ...], Key]] = {}
+def _by_position(keys: Iterable[Key], position_of: Callable[[Key], Position]) -> list[list[Key]]:
+    """The keys of each position, one for each delivery, that of the highest version first."""
+    positions: dict[Position, dict[tuple[Any, ...], Key]] = {}
     for key in keys:
-        deliveries = places.setdefault(place(key), {})
+        deliveries = positions.setdefault(position_of(key), {})
         known = deliveries.get(key.delivery)
         if known is None or key.version > known.version:
             deliveries[key.delivery] = key
-    return [sorted(deliveries.values(), key=lambda key: -key.version) for deliveries in places.values()]
+    return [sorted(deliveries.values(), key=lambda key: -key.version) for deliveries in positions.values()]
 
 
 def _further(scan: Scan, position: Position) -> Scan:
-    """The scan that goes on after a place, with twice the limit."""
+    """The scan that goes on after a position, with twice the limit."""
     return replace(scan, position=position, limit=min(scan.limit * 2, _MOST_FETCHED))
 
 

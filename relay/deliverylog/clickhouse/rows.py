@@ -19,7 +19,7 @@ COLUMNS = (*(_NAMES.get(field, field) for field in LogRow._fields), "delivery_ev
 
 
 class Key(NamedTuple):
-    """The key of a list entry's delivery in event_log, and its place in the list."""
+    """The key of a list entry's delivery in event_log, and its position in the list."""
 
     time_ms: int
     id: str
@@ -125,13 +125,13 @@ def quarantined(row: Sequence[Any]) -> QuarantinedEntry:
     return QuarantinedEntry(row[0], from_ms(row[1]), row[2], row[3])
 
 
-def attempt_place(key: Key, *, by_event: bool) -> Position:
-    """The place of a list entry in the order of a listing of attempts."""
+def attempt_position(key: Key, *, by_event: bool) -> Position:
+    """The position of a list entry in the order of a listing of attempts."""
     if by_event:
         return Position(key.time_ms, key.id, key.tenant_id, key.sort_ms, key.sort_id)
     return Position(key.time_ms, key.id, key.tenant_id)
 
 
-def event_place(key: Key) -> Position:
-    """The place of a list entry in the order of a listing of events."""
+def event_position(key: Key) -> Position:
+    """The position of a list entry in the order of a listing of events."""
     return Position(key.sort_ms, key.sort_id, key.tenant_id)

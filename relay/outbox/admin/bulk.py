@@ -86,12 +86,12 @@ def change_events(
 def _applying(
     connection: Connection, table: TableName, action: Action, options: ReplayOptions
 ) -> Callable[[Mapping[str, object]], int]:
-    """Changes a batch by its places, in the caller's transaction; returns how many events it was."""
+    """Changes a batch by its locations, in the caller's transaction; returns how many events it was."""
     variant = "retry" if action is Action.RETRY else "bury"
     error = error_of(action, options.who, options.reason)
 
-    def apply(places: Mapping[str, object]) -> int:
-        values = {**places, "error": error}
+    def apply(locations: Mapping[str, object]) -> int:
+        values = {**locations, "error": error}
         return len(rows(connection, "outbox/bulk:change", table, values, variant, *NARROWING[action]))
 
     return apply

@@ -1,11 +1,11 @@
 """Reads the events of one status in order, a bounded number of rows at a time. Reads only, and locks nothing.
 
-The order is (time in the status, status, place in the table), which the indexes of the contract give for each status,
+The order is (time in the status, status, location in the table). The contract's indexes give it for each status,
 newest first or, ascending, oldest first. However rare the events of a filter are, one call examines a bounded number
 of rows and says where it ended.
 
 Very many rows may share one time, because ``created_at`` is the time of the transaction that inserted them. Rows of
-such a group are read by their place in the table, where one transaction writes them side by side.
+such a group are read by their location in the table, where one transaction writes them side by side.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ORDER: Final = tuple(Status)
 """The statuses in the order of events of one time."""
 BELOW_ALL: Final = "(0,0)"
 ABOVE_ALL: Final = "(4294967295,65535)"
-"""Places before and after every row of a table."""
+"""Locations before and after every row of a table."""
 
 _BLOCKS: Final = 512  # of the table, 4 MiB, that one statement reads of a large group
 _STEPS: Final = 8  # such statements in one call
 
 
 class SearchPosition(NamedTuple):
-    """A place in the order: behind the row ``tid`` of those with this time and status."""
+    """A position in the order: behind the row ``tid`` of those with this time and status."""
 
     since: Moment
     status: Status
@@ -42,7 +42,7 @@ class SearchPosition(NamedTuple):
 
     def key(self, *, ascending: bool) -> tuple[float, int, tuple[int, int]]:
         """What sorts positions in the order."""
-        block, offset = place(self.tid)
+        block, offset = block_and_offset(self.tid)
         sign = 1 if ascending else -1
         return (sign * _seconds(self.since), -sign * ORDER.index(self.status), (sign * block, sign * offset))
 
@@ -53,14 +53,14 @@ LAST: Final = SearchPosition("-infinity", ORDER[-1], BELOW_ALL)
 
 
 class ExaminedEvent(NamedTuple):
-    """An event that passes the filter, and its place in the table."""
+    """An event that passes the filter, and its location in the table."""
 
     event: ListedEvent
     tid: str
 
     @property
     def position(self) -> SearchPosition:
-        """Its place in the order."""
+        """Its position in the order."""
         since = self.event.since
         return SearchPosition("-infinity" if since is None else since, Status(self.event.status), self.tid)
 
@@ -131,7 +131,7 @@ class _Reading:
         return ExaminedPart(result + group.rows, group.end or top._replace(tid=self._far))
 
     def _group(self, start: SearchPosition) -> ExaminedPart:
-        """Rows of one time behind ``start``, in the order of their place; ``end`` None when none is left."""
+        """Rows of one time behind ``start``, in the order of their location; ``end`` None when none is left."""
         ties, examined, _ = self.fetch("ties", bound=start.since, tid=start.tid, most=EXAMINED + 1)
         if examined <= EXAMINED:
             return ExaminedPart(ties, ties[-1].position if len(ties) >= self._wanted else None)
@@ -150,7 +150,7 @@ class _Reading:
     def _edge(self, tid: str) -> tuple[str, bool]:
         """Where the next blocks behind ``tid`` end, and whether they are the last ones."""
         [(blocks,)] = rows(self._connection, "outbox/search:blocks", self._table, {"table": self._table.quoted})
-        block = min(place(tid)[0], int(blocks))
+        block = min(block_and_offset(tid)[0], int(blocks))
         if self._what.ascending:
             return f"({block + _BLOCKS},0)", block + _BLOCKS >= int(blocks)
         low = max(block - _BLOCKS, 0)
@@ -177,7 +177,7 @@ class _Reading:
         return passing, examined, furthest
 
 
-def place(tid: str) -> tuple[int, int]:
+def block_and_offset(tid: str) -> tuple[int, int]:
     """Block and offset. Raises ValueError for text of another form."""
     block, offset = tid[1:-1].split(",")
     return int(block), int(offset)

@@ -112,7 +112,7 @@ def replay_event(connection: Connection, table: TableName, kind: Kind, event_id:
     _refuse_duplicates(reader, (kind,), options)
     batches = _Batches(connection, table, options, recorded=_recorded(connection, table))
     for events in reader.read(kind):
-        batches.of(kind)(reader.places(events))
+        batches.of(kind)(reader.locations(events))
 
 
 class _Batches:
@@ -126,10 +126,10 @@ class _Batches:
         self._replay_id = uuid7()
 
     def of(self, kind: Kind) -> Callable[[Mapping[str, object]], int]:
-        """Takes a batch back by its places, in the caller's transaction; returns how many events it was."""
+        """Takes a batch back by its locations, in the caller's transaction; returns how many events it was."""
 
-        def take(places: Mapping[str, object]) -> int:
-            batch = rows(self._connection, "outbox/bulk:replay", self._table, places, kind)
+        def take(locations: Mapping[str, object]) -> int:
+            batch = rows(self._connection, "outbox/bulk:replay", self._table, locations, kind)
             if batch and self._recorded:
                 _record(self._connection, self._table, batch, self._replay_id, self._options)
             return len(batch)

@@ -1,7 +1,7 @@
 """Search the outbox page by page, newest first, in both directions. Reads only, and locks nothing.
 
 A page examines a bounded number of rows, however deep it is and however rare the filter's events are: a page with few
-events, or none, may have a next one, and ``examined_until`` says how far the search has come. A cursor is a place in
+events, or none, may have a next one, and ``examined_until`` says how far the search has come. A cursor is a position in
 the order of ``relay.outbox.admin.examination``, and the direction in which its page goes on from there.
 """
 
@@ -93,7 +93,7 @@ def search_events(url: str, table: TableName, search: EventSearch) -> SearchPage
 
 
 def _page(parts: list[ExaminedPart], limit: int, start: SearchPosition | None, *, backward: bool) -> SearchPage:
-    """Merge the statuses. What lies behind the place where one of them stopped belongs to a later page."""
+    """Merge the statuses. What lies behind the position where one of them stopped belongs to a later page."""
 
     def key(position: SearchPosition) -> tuple[Any, ...]:
         return position.key(ascending=backward)
@@ -137,7 +137,7 @@ def _decoded(cursor: str) -> tuple[SearchPosition, bool]:
             raise ValueError(text)
         if since not in {"infinity", "-infinity"} if isinstance(moment, str) else moment.tzinfo is None:
             raise ValueError(text)
-        block, offset = examination.place(tid)
+        block, offset = examination.block_and_offset(tid)
         if tid != f"({block},{offset})" or not (0 <= block < 2**32 and 0 <= offset < 2**16):
             raise ValueError(text)
         return SearchPosition(moment, Status(status), tid), direction == _PREVIOUS

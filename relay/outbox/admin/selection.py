@@ -1,7 +1,7 @@
-"""Which events a change of many takes: how many they are, and their places, oldest first and a bounded number at once.
+"""Which events a change of many takes: their number, and their locations, oldest first and a bounded number at once.
 
 An event takes part as it was when the change began, or when the operator saw it: one that was changed since is left
-out, and so is one that a relay or another operator holds at that moment. Reading the places locks nothing, however
+out, and so is one that a relay or another operator holds at that moment. Reading the locations locks nothing, however
 rare the events are; a batch locks the rows that it writes, in a transaction of its own.
 """
 
@@ -81,7 +81,7 @@ class SelectionReader:
         tags: Sequence[str] = (),
         unchanged: Moment | None = None,
     ) -> None:
-        """``unchanged`` takes the place of the selection's time and of the beginning, for a caller with the locks."""
+        """``unchanged`` replaces the times of the selection and of the beginning, for a caller with the locks."""
         self._connection = connection
         self._table = table
         self._ids = selection.ids
@@ -126,7 +126,7 @@ class SelectionReader:
                 return
             position = part.end
 
-    def places(self, events: Sequence[ExaminedEvent]) -> Mapping[str, object]:
+    def locations(self, events: Sequence[ExaminedEvent]) -> Mapping[str, object]:
         """The parameters of the statements that change a batch."""
         ids = [str(each.event.event_id) for each in events]
         return {"ids": ids, "tids": [each.tid for each in events], "unchanged": self.unchanged}
@@ -153,7 +153,7 @@ class SelectionReader:
                     on_batch(done)
                 with uninterrupted():
                     with short_transaction(self._connection):
-                        changed = apply(self.places(part[first : first + size]))
+                        changed = apply(self.locations(part[first : first + size]))
                     pace.add(changed)
                     first += size
                     done += changed

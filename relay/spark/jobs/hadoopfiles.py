@@ -26,36 +26,36 @@ class HadoopFiles:
 
     def contents(self, path: str) -> dict[str, str]:
         """The texts of a folder's files by their names."""
-        with self._open(path) as (files, place):
-            if not files.exists(place):
+        with self._open(path) as (files, target):
+            if not files.exists(target):
                 return {}
-            texts = {_name(each): self._text(files, each) for each in _visible(files, place)}
+            texts = {_name(each): self._text(files, each) for each in _visible(files, target)}
         return {name: text for name, text in texts.items() if text}
 
     def read(self, path: str) -> str | None:
         """A file's text."""
-        with self._open(path) as (files, place):
-            if not files.exists(place):
+        with self._open(path) as (files, target):
+            if not files.exists(target):
                 return None
-            return self._text(files, files.getFileStatus(place)) or None
+            return self._text(files, files.getFileStatus(target)) or None
 
     def write(self, path: str, text: str) -> None:
         """Write a file and rename it."""
         parent, _, name = path.rpartition("/")
         part = f"{parent}/.{name}.{uuid4().hex}"
-        with self._open(path) as (files, place):
+        with self._open(path) as (files, target):
             stream = files.create(self._at(part), True)
             stream.write(bytearray(text.encode()))
             stream.close()
-            if files.exists(place):
-                files.delete(place, True)
-            if not files.rename(self._at(part), place):
+            if files.exists(target):
+                files.delete(target, True)
+            if not files.rename(self._at(part), target):
                 raise ArchiveError(f"{path}: could not be renamed from its temporary name")
 
     def delete(self, path: str) -> None:
         """Delete a file or a folder."""
-        with self._open(path) as (files, place):
-            if files.exists(place) and not files.delete(place, True):
+        with self._open(path) as (files, target):
+            if files.exists(target) and not files.delete(target, True):
                 raise ArchiveError(f"{path}: could not be deleted")
 
     def _text(self, files: JavaObject, status: JavaObject) -> str:
@@ -82,16 +82,16 @@ class HadoopFiles:
     def _open(self, path: str) -> Iterator[tuple[JavaObject, JavaObject]]:
         """The file system and the path. Raises ArchiveError for an exception of Java's."""
         try:
-            place = self._at(path)
+            target = self._at(path)
             settings = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-            yield place.getFileSystem(settings), place
+            yield target.getFileSystem(settings), target
         except JAVA_ERRORS as error:
             raise ArchiveError(f"{path}: {java_message(error)}") from None
 
 
-def _visible(files: JavaObject, place: JavaObject) -> list[JavaObject]:
+def _visible(files: JavaObject, target: JavaObject) -> list[JavaObject]:
     """The files of a folder without those that Spark's reader takes for hidden ones."""
-    return [status for status in files.listStatus(place) if not _name(status).startswith((".", "_"))]
+    return [status for status in files.listStatus(target) if not _name(status).startswith((".", "_"))]
 
 
 def _name(status: JavaObject) -> str:

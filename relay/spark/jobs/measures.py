@@ -44,7 +44,7 @@ def seconds_between(earlier: str, later: str) -> Column:
 def latencies(seconds: Column) -> list[Column]:
     """Aggregates: the percentiles of ``LATENCIES`` and the maximum."""
     percentiles = f.percentile_approx(seconds, list(QUANTILES), _ACCURACY)
-    columns = [f.get(percentiles, place).alias(name) for place, name in enumerate(LATENCIES[:-1])]
+    columns = [f.get(percentiles, index).alias(name) for index, name in enumerate(LATENCIES[:-1])]
     return [*columns, f.max(seconds).alias(LATENCIES[-1])]
 
 

@@ -50,8 +50,8 @@ class Submission:
             )
         settings = [each for name in [*self._settings(), *self.settings] for each in ("--conf", name)]
         packages = ["--packages", self.packages] if self.packages else []
-        place = ["--name", f"openoutbox-{self.job.name}", "--master", self.master, *self._mode(), *self._archives()]
-        return ["spark-submit", *place, *packages, *settings, self._program(), *self.arguments]
+        options = ["--name", f"openoutbox-{self.job.name}", "--master", self.master, *self._mode(), *self._archives()]
+        return ["spark-submit", *options, *packages, *settings, self._program(), *self.arguments]
 
     def _mode(self) -> list[str]:
         if not self.master.startswith(("spark://", "local", "k8s://")) and self.master != "yarn":

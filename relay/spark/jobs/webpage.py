@@ -15,7 +15,7 @@ NAME = "index.html"
 
 
 def publish_page(folder: Folder, file: str | None, html: str) -> str:
-    """Write the page to the job's folder, and to a local file if one is named; returns the place that people open.
+    """Write the page to the job's folder, and to a local file if one is named; returns the address that people open.
 
     Raises ConfigError for a local file that cannot be written.
     """

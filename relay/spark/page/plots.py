@@ -64,7 +64,7 @@ def stacked(starts: Sequence[int], width: int, series: Sequence[Series]) -> str:
         below = [0.0] * len(starts)
         for colour, each in zip(_COLOURS, series, strict=False):
             heights = [value or 0.0 for value in each.values]
-            axes.bar(_places(starts), heights, width * 0.92 / _DAY, below, align="edge",
+            axes.bar(_middles(starts), heights, width * 0.92 / _DAY, below, align="edge",
                      color=colour, label=each.name)  # fmt: skip
             below = [low + height for low, height in zip(below, heights, strict=True)]
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
@@ -79,7 +79,7 @@ def lines(starts: Sequence[int], series: Sequence[Series]) -> str:
     def draw(axes: Axes) -> None:
         for colour, each in zip(_COLOURS, series, strict=False):
             shown = [max(value, 1e-6) if value is not None else float("nan") for value in each.values]
-            axes.plot(_places(starts), shown, color=colour, label=each.name, marker="o", markersize=3, linewidth=1.6)
+            axes.plot(_middles(starts), shown, color=colour, label=each.name, marker="o", markersize=3, linewidth=1.6)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
         axes.yaxis.set_minor_locator(NullLocator())
@@ -120,7 +120,7 @@ def _count(value: float) -> str:
     return f"{value:,.0f}" if value < 1e5 else f"{value / 1e6:,.3g} M"
 
 
-def _places(starts: Sequence[int]) -> list[float]:
+def _middles(starts: Sequence[int]) -> list[float]:
     """Days since 1970, as Matplotlib counts."""
     return [start / _DAY for start in starts]
 

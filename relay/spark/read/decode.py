@@ -98,10 +98,10 @@ def _numbers(data: Bytes, at: Integers, kind: str) -> Integers:
 
 def _gather(data: Bytes, at: Integers, kind: str) -> npt.NDArray[Any]:
     """The values of a kind at these positions, which need not be aligned."""
-    places = len(data) - np.dtype(kind).itemsize + 1
-    if int(at.max()) >= places:
+    starts = len(data) - np.dtype(kind).itemsize + 1
+    if int(at.max()) >= starts:
         raise StorageError("COPY: a row that ends too early")
-    return np.ndarray((places,), kind, data, strides=(1,))[at]
+    return np.ndarray((starts,), kind, data, strides=(1,))[at]
 
 
 def _variable(values: _Values, kind: pa.DataType) -> pa.Array:

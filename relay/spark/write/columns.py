@@ -62,10 +62,10 @@ class Columns:
 
 def read_columns(schema: StructType, event_type: str | None, id_columns: tuple[str, ...]) -> Columns:
     """The columns' positions. Raises EventError for a column that is missing, of a wrong type, or unknown."""
-    places = _places(schema)
-    _check_presence(places, event_type, id_columns)
-    types = {name: schema.fields[place].dataType for name, place in places.items()}
-    keys = tuple((name, places[name.lower()]) for name in id_columns)
+    indices = _indices(schema)
+    _check_presence(indices, event_type, id_columns)
+    types = {name: schema.fields[index].dataType for name, index in indices.items()}
+    keys = tuple((name, indices[name.lower()]) for name in id_columns)
     for name in id_columns:
         _check_type(
             name, types[name.lower()], _KEY_LEAVES, "text, a whole number, a decimal, a boolean, a date or a time"
@@ -75,40 +75,40 @@ def read_columns(schema: StructType, event_type: str | None, id_columns: tuple[s
     _check_type("available_at", types.get("available_at"), (TimestampType,), "a timestamp with time zone")
     _check_type("event_id", types.get("event_id"), (StringType, BinaryType), "a UUID as a string, or its 16 bytes")
     return Columns(
-        payload=places["payload"],
+        payload=indices["payload"],
         payload_kind=_payload_kind(types["payload"]),
-        event_type=places.get("event_type"),
-        event_id=places.get("event_id"),
+        event_type=indices.get("event_type"),
+        event_id=indices.get("event_id"),
         event_id_kind=ColumnKind.binary if isinstance(types.get("event_id"), BinaryType) else ColumnKind.text,
-        partition_key=places.get("partition_key"),
-        headers=places.get("headers"),
+        partition_key=indices.get("partition_key"),
+        headers=indices.get("headers"),
         headers_kind=_headers_kind(types.get("headers")),
-        available_at=places.get("available_at"),
+        available_at=indices.get("available_at"),
         id_columns=keys,
     )
 
 
-def _places(schema: StructType) -> dict[str, int]:
-    places: dict[str, int] = {}
-    for place, name in enumerate(schema.fieldNames()):
-        if places.setdefault(name.lower(), place) != place:
+def _indices(schema: StructType) -> dict[str, int]:
+    indices: dict[str, int] = {}
+    for index, name in enumerate(schema.fieldNames()):
+        if indices.setdefault(name.lower(), index) != index:
             raise EventError(f"column {name}: there are two of this name; drop or rename one")
-    return places
+    return indices
 
 
-def _check_presence(places: dict[str, int], event_type: str | None, id_columns: tuple[str, ...]) -> None:
-    if "payload" not in places:
+def _check_presence(indices: dict[str, int], event_type: str | None, id_columns: tuple[str, ...]) -> None:
+    if "payload" not in indices:
         raise EventError("column payload: missing; it is the event's body (binary, string, struct, map or array)")
-    if event_type is None and "event_type" not in places:
+    if event_type is None and "event_type" not in indices:
         raise EventError("column event_type: missing; add it, or set the option eventType for all rows")
-    if event_type is not None and "event_type" in places:
+    if event_type is not None and "event_type" in indices:
         raise ConfigError("option eventType: the frame has a column event_type too; drop one of the two")
-    if id_columns and "event_id" in places:
+    if id_columns and "event_id" in indices:
         raise ConfigError("option idColumns: the frame has a column event_id too; drop one of the two")
     for name in id_columns:
-        if name.lower() not in places:
+        if name.lower() not in indices:
             raise EventError(f"column {name}: missing, though option idColumns names it")
-    unknown = next((name for name in places if name not in KNOWN and name not in map(str.lower, id_columns)), None)
+    unknown = next((name for name in indices if name not in KNOWN and name not in map(str.lower, id_columns)), None)
     if unknown is not None:
         raise EventError(
             f"column {unknown}: not a column of the outbox ({', '.join(KNOWN)}); drop it, or put it into payload"

@@ -78,8 +78,8 @@ def rows(parts: list[pa.Array | pa.Scalar]) -> pa.BinaryArray:
 def stream(joined: pa.BinaryArray) -> memoryview:
     """All elements of ``rows`` as one view of their memory."""
     _, offsets, data = joined.buffers()
-    places = np.frombuffer(offsets, np.int32)
-    return memoryview(data)[places[joined.offset] : places[joined.offset + len(joined)]]
+    starts = np.frombuffer(offsets, np.int32)
+    return memoryview(data)[starts[joined.offset] : starts[joined.offset + len(joined)]]
 
 
 def binary_array(values: npt.NDArray[Any], count: int, width: int) -> pa.Array:

@@ -84,7 +84,7 @@ class Framer:
             return read_ids(_plain(ids), text=self.columns.event_id_kind is ColumnKind.text)
         if self.columns.id_columns:
             names = [name for name, _ in self.columns.id_columns]
-            keys = [_plain(batch.column(place)) for _, place in self.columns.id_columns]
+            keys = [_plain(batch.column(index)) for _, index in self.columns.id_columns]
             return ids_of_keys(self.job, parts.event_type, names, keys)
         return ids_of_content(self.space, rows([*self._body(parts), *_time(parts, None)]), self.seen)
 
@@ -128,10 +128,10 @@ class Framer:
         return pc.if_else(headers.is_valid(), json_column(headers), "{}")
 
     @staticmethod
-    def _optional(batch: pa.RecordBatch, place: int | None, default: str | None) -> pa.Array:
-        if place is None:
+    def _optional(batch: pa.RecordBatch, index: int | None, default: str | None) -> pa.Array:
+        if index is None:
             return pa.repeat(pa.scalar(default, pa.string()), batch.num_rows)
-        return _plain(batch.column(place))
+        return _plain(batch.column(index))
 
 
 def _time(parts: Parts, default: bytes | None) -> list[pa.Array | pa.Scalar]:

@@ -30,7 +30,7 @@ Ids = npt.NDArray[np.uint8]
 """One row of 16 bytes an event."""
 
 _NO_DIGIT: Final = 255
-_DASHED: Final = np.array([place for place in range(36) if place not in (8, 13, 18, 23)])
+_DASHED: Final = np.array([index for index in range(36) if index not in (8, 13, 18, 23)])
 
 
 def job_namespace(job: str) -> UUID:
@@ -100,10 +100,10 @@ class Occurrences:
     def _remember(self, values: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]) -> None:
         while self._seen and len(self._seen[-1][0]) <= 2 * len(values):
             older, older_counts = self._seen.pop()
-            values, places = np.unique(np.concatenate([older, values]), return_inverse=True)
+            values, indices = np.unique(np.concatenate([older, values]), return_inverse=True)
             both = np.concatenate([older_counts, counts])
             counts = np.zeros(len(values), np.int64)
-            np.add.at(counts, places, both)
+            np.add.at(counts, indices, both)
         self._seen.append((values, counts))
 
 
@@ -119,8 +119,8 @@ def _key_text(value: object) -> str:
 def _counts(
     distinct: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    places = np.minimum(np.searchsorted(values, distinct), len(values) - 1)
-    return np.where(values[places] == distinct, counts[places], 0)
+    indices = np.minimum(np.searchsorted(values, distinct), len(values) - 1)
+    return np.where(values[indices] == distinct, counts[indices], 0)
 
 
 def _uuid5(space: UUID, names: pa.Array) -> Ids:

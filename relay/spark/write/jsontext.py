@@ -135,8 +135,8 @@ def _bytes(column: pa.Array) -> npt.NDArray[np.uint8]:
     _, offsets, data = column.buffers()
     if data is None or not len(column):
         return np.zeros(0, np.uint8)
-    places = np.frombuffer(offsets, np.int32)
-    return np.frombuffer(data, np.uint8)[places[column.offset] : places[column.offset + len(column)]]
+    starts = np.frombuffer(offsets, np.int32)
+    return np.frombuffer(data, np.uint8)[starts[column.offset] : starts[column.offset + len(column)]]
 
 
 def _floating(column: pa.Array) -> Sequence[Piece]:

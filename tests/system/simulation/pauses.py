@@ -146,7 +146,7 @@ class SimulatedPausedRows(PausedRows):
         return look
 
 
-class Aside:
+class Watching:
     """The connection that reads the pauses and looks past paused rows."""
 
     def __init__(self, send: Send) -> None:

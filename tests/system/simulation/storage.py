@@ -22,7 +22,7 @@ from relay.outbox.payloads import Appetite, PayloadReader
 from relay.outbox.storage import Extensions
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.system.simulation.database import BUFFERS, Database, Statement, run, weightless
-from tests.system.simulation.pauses import Aside, PausingOutbox, SimulatedPausedRows, place
+from tests.system.simulation.pauses import PausingOutbox, SimulatedPausedRows, Watching, place
 from tests.system.simulation.payloads import SimulatedPayloads
 from tests.system.simulation.scheduler import Process
 
@@ -150,14 +150,14 @@ class SimulatedStorage:
         self._claiming, self._settling, self._housekeeping, self._spare, aside = self._connections
         self.extensions = Extensions(pauses=pauses)
         self.paused = SimulatedPausedRows(database.table, database.ledger.pauses, name, process.time)
-        self.aside = Aside(aside.run)
+        self.watching = Watching(aside.run)
         self._rows_wait = False
 
     async def open(self) -> None:
         """Look at the table, and read the pauses."""
         await self._housekeeping.run("open", lambda: None)
         if self.extensions.pauses:
-            await Aside(self._housekeeping.run).run("reading the pauses", self.paused.read)
+            await Watching(self._housekeeping.run).run("reading the pauses", self.paused.read)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -37,7 +37,7 @@ class DeltaTables:
         return self.folder.spark
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The folder."""
         return self.folder.path
 

@@ -35,7 +35,7 @@ from relay.spark.jobs.archive.ledger import (
     discarded_name,
     manifest_name,
 )
-from relay.spark.jobs.archive.model import COLUMNS, PLACES, Days, check_owner
+from relay.spark.jobs.archive.model import COLUMNS, PARTITIONS, Days, check_owner
 from relay.spark.jobs.archive.record import EARLIER_RECORD, PARQUET, RECORD, ArchiveRecord, read_record, write_record
 from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.folder import Folder
@@ -51,7 +51,7 @@ class ParquetArchive:
     folder: Folder
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The folder."""
         return self.folder.path
 
@@ -143,7 +143,7 @@ class ParquetArchive:
             else:
                 whole += paths
         if whole or not frames:
-            empty = self.folder.spark.createDataFrame([], f"{COLUMNS}, {PLACES}")
+            empty = self.folder.spark.createDataFrame([], f"{COLUMNS}, {PARTITIONS}")
             frames.append(self._read(whole) if whole else empty)
         return reduce(DataFrame.unionAll, frames)
 
@@ -167,8 +167,8 @@ class ParquetArchive:
         ]
 
     def _read(self, paths: Sequence[str]) -> DataFrame:
-        """Files or folders of rows, with the columns of ``PLACES`` from the names of the folders."""
-        reader = self.folder.spark.read.schema(f"{COLUMNS}, {PLACES}").option("basePath", self.folder.path)
+        """Files or folders of rows, with the columns of ``PARTITIONS`` from the names of the folders."""
+        reader = self.folder.spark.read.schema(f"{COLUMNS}, {PARTITIONS}").option("basePath", self.folder.path)
         return reader.parquet(*paths)
 
     def _without_retained(self, retained_path: str, paths: Sequence[str]) -> DataFrame:

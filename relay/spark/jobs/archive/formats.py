@@ -16,20 +16,20 @@ from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.folder import Folder
 
 
-def open_archive(spark: SparkSession, place: str, new: str | None = None) -> Archive:
-    """The archive at a place, which may not exist yet; ``new`` is the format of a new one, by default Parquet.
+def open_archive(spark: SparkSession, location: str, new: str | None = None) -> Archive:
+    """The archive at a location, which may not exist yet; ``new`` is the format of a new one, by default Parquet.
 
     Raises ArchiveError when the archive has another format than ``new``, or one of a later release, and for a name that
     ``new`` cannot have.
     """
-    folder = Folder(spark, place.rstrip("/") or place)
+    folder = Folder(spark, location.rstrip("/") or location)
     name = _recorded(folder) or new or PARQUET
     if new not in (None, name):
-        raise ArchiveError(f"{place}: --format {new}: this archive has the format {name}; an archive has one format")
+        raise ArchiveError(f"{location}: --format {new}: this archive has the format {name}; an archive has one format")
     if name == ICEBERG:
-        if not is_table_name(place):
-            raise ArchiveError(f"{place}: --format {name}: give a table's name, CATALOG.NAMESPACE.TABLE")
-        return TableArchive(IcebergTables(spark, place))
+        if not is_table_name(location):
+            raise ArchiveError(f"{location}: --format {name}: give a table's name, CATALOG.NAMESPACE.TABLE")
+        return TableArchive(IcebergTables(spark, location))
     return TableArchive(DeltaTables(folder)) if name == DELTA else ParquetArchive(folder)
 
 

@@ -31,7 +31,7 @@ class IcebergTables:
     """Two Iceberg tables of a catalog; they are ``Tables``."""
 
     spark: SparkSession
-    place: str
+    location: str
     """The name of the table of rows, with its catalog and namespace."""
 
     @property
@@ -55,7 +55,7 @@ class IcebergTables:
             rows = rows.tableProperty("write.parquet.row-group-size-bytes", str(ROW_GROUP_BYTES))
             rows.partitionedBy(f.col("run"), f.col("day")).create()
         elif self.read(EVENTS).columns != list(EVENT_NAMES):
-            raise ArchiveError(f"{self.place}: is a table with other columns; archive into another name")
+            raise ArchiveError(f"{self.location}: is a table with other columns; archive into another name")
         first.writeTo(self._name(RUNS)).using(ICEBERG).create()
 
     def read(self, name: str) -> DataFrame:
@@ -75,12 +75,12 @@ class IcebergTables:
         return table_exists(self.spark, self._name(name))
 
     def _name(self, name: str) -> str:
-        return self.place if name == EVENTS else f"{self.place}_{name}"
+        return self.location if name == EVENTS else f"{self.location}_{name}"
 
 
-def is_table_name(place: str) -> bool:
-    """Whether a place is a table's name with its catalog, and no folder's path."""
-    return _NAME.fullmatch(place) is not None
+def is_table_name(location: str) -> bool:
+    """Whether a location is a table's name with its catalog, and no folder's path."""
+    return _NAME.fullmatch(location) is not None
 
 
 def table_exists(spark: SparkSession, name: str) -> bool:

@@ -25,7 +25,7 @@ COLUMNS: Final = (
 )
 """Columns of an archived row: all but the lease, which settled rows do not have. ``headers`` is JSON text."""
 
-PLACES: Final = "run string, day date, type string"
+PARTITIONS: Final = "run string, day date, type string"
 """Columns by which an archive divides its rows."""
 
 _LONGEST_TYPE: Final = 60
@@ -44,7 +44,7 @@ class Archive(Protocol):
     """
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The folder or the table, for messages."""
         ...
 
@@ -54,7 +54,7 @@ class Archive(Protocol):
         ...
 
     def exists(self) -> bool:
-        """Whether an archive was created at the place."""
+        """Whether an archive was created at the location."""
         ...
 
     def belongs_to(self, outbox: str) -> None:
@@ -109,11 +109,11 @@ class Archive(Protocol):
         ...
 
 
-def check_owner(place: str, owner: str | None, outbox: str) -> None:
+def check_owner(location: str, owner: str | None, outbox: str) -> None:
     """Raises ArchiveError for the archive of another outbox."""
     if owner not in {None, outbox}:
         raise ArchiveError(
-            f"{place}: is the archive of {owner}, not of {outbox}; give each outbox an archive of its own"
+            f"{location}: is the archive of {owner}, not of {outbox}; give each outbox an archive of its own"
         )
 
 

@@ -110,14 +110,14 @@ class ArchiveRun:
         rows = self.selected(_NAMES)
         for run in self._archive.open_runs():  # archived with ``keep``: its rows are still in the table
             rows = rows.join(self._archive.rows(run).select("event_id"), "event_id", "left_anti")
-        placed = rows.withColumns({"day": day(), "type": type_folder(f.col("event_type"))}).hint(
+        partitioned = rows.withColumns({"day": day(), "type": type_folder(f.col("event_type"))}).hint(
             "rebalance", "day", "type"
         )
-        self._archive.write(self.progress.run, placed.observe(observed, *_sums()))
+        self._archive.write(self.progress.run, partitioned.observe(observed, *_sums()))
         sums = observed.get
         if "rows" not in sums:  # of a write that a table's format runs in a query of its own, Spark Connect has no sums
             raise ArchiveError(
-                f"{self._archive.place}: Spark has not reported the count and checksum of the rows that were written; "
+                f"{self._archive.location}: Spark has not reported count and checksum of the rows that were written; "
                 "nothing was deleted; archive into tables without Spark Connect"
             )
         self._written = (int(sums["rows"]), str(sums["checksum"]))
@@ -137,7 +137,7 @@ class ArchiveRun:
         events = read.select("event_id").distinct().count()
         if (rows, checksum) != self._written or events != rows:
             raise ArchiveError(
-                f"{self._archive.place}, run {run}: {self._written[0]} rows of checksum {self._written[1]} were "
+                f"{self._archive.location}, run {run}: {self._written[0]} rows of checksum {self._written[1]} were "
                 f"written, {rows} rows of {events} events and checksum {checksum} were read back; nothing was deleted, "
                 "run it again"
             )

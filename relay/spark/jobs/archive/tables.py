@@ -1,9 +1,9 @@
 """An archive in tables of a format with atomic commits: Delta Lake, Iceberg. ``Tables`` is what differs between them.
 
-    events   the archived rows, with ``COLUMNS`` and ``PLACES``, partitioned by ``run`` and ``day``
+    events   the archived rows, with ``COLUMNS`` and ``PARTITIONS``, partitioned by ``run`` and ``day``
     runs     the states of each run, a row for each: begun, published, closed; or discarded, or withdrawn
 
-The tables' commits take the place of manifests: a run's rows are visible all at once or not at all, and its row in
+The tables' commits are used instead of manifests: a run's rows are visible all at once or not at all, and its row in
 ``runs`` makes them part of the archive. The steps of a run, and what a crash leaves after each commit:
 
     write     a commit appends to ``runs`` that the run has begun, another one its rows to ``events``. The next run
@@ -29,12 +29,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.ledger import Manifest
-from relay.spark.jobs.archive.model import COLUMNS, PLACES, Days, check_owner
+from relay.spark.jobs.archive.model import COLUMNS, PARTITIONS, Days, check_owner
 
 EVENTS: Final = "events"
 RUNS: Final = "runs"
 
-EVENT_COLUMNS: Final = f"{COLUMNS}, {PLACES}"
+EVENT_COLUMNS: Final = f"{COLUMNS}, {PARTITIONS}"
 RUN_COLUMNS: Final = (
     "run string, state string, at timestamp, outbox string, rows bigint, checksum string, before string, "
     "statuses array<string>, files int, retained bigint, closed_by string"
@@ -62,7 +62,7 @@ class Tables(Protocol):
         ...
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The folder or the name."""
         ...
 
@@ -88,7 +88,7 @@ class Tables(Protocol):
         ...
 
     def replace(self, run: str, rows: DataFrame) -> None:
-        """Put rows in the place of all rows of one run in ``EVENTS``."""
+        """Replace all rows of one run in ``EVENTS``."""
         ...
 
 
@@ -101,9 +101,9 @@ class TableArchive:
     """The run and the state of each row of ``runs``, as this archive has read and written them."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The folder or the name."""
-        return self.tables.place
+        return self.tables.location
 
     @property
     def file(self) -> Column:
@@ -117,7 +117,7 @@ class TableArchive:
     def belongs_to(self, outbox: str) -> None:
         """Create the tables."""
         owner = self.tables.owner()
-        check_owner(self.place, owner, outbox)
+        check_owner(self.location, owner, outbox)
         if owner is None:
             self.tables.create(outbox, self._row("", CREATED, outbox=outbox))
 

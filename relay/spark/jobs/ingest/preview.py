@@ -32,14 +32,14 @@ def _lines(framer: Framer, columns: Columns, batch: pa.RecordBatch) -> Iterator[
     ids = as_binary(framer.ids(batch, parts)).to_pylist()
     derived = columns.event_id is None and not columns.id_columns
     times = [None] * batch.num_rows if parts.available_at is None else json_column(parts.available_at).to_pylist()
-    for place, (event_id, time) in enumerate(zip(ids, times, strict=True)):
+    for index, (event_id, time) in enumerate(zip(ids, times, strict=True)):
         row = {
             "event_id": "derived when it is written" if derived else str(uuid.UUID(bytes=event_id)),
-            "event_type": parts.event_type[place].as_py(),
-            "partition_key": parts.partition_key[place].as_py(),
-            "headers": json.loads(parts.headers[place].as_py()),
+            "event_type": parts.event_type[index].as_py(),
+            "partition_key": parts.partition_key[index].as_py(),
+            "headers": json.loads(parts.headers[index].as_py()),
             "available_at": "now" if time in (None, "null") else json.loads(time),
-            **_payload(parts.payload[place].as_py()),
+            **_payload(parts.payload[index].as_py()),
         }
         yield json.dumps(row, ensure_ascii=False)
 

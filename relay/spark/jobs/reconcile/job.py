@@ -87,7 +87,7 @@ class _Run:
                 "reconcile", lambda: ": ".join(filter(None, [self._step, task_progress(self._session)]))
             ):
                 result = self._compare(start)
-                place = publish_page(folder, job.page, render(page(job, result)))
+                address = publish_page(folder, job.page, render(page(job, result)))
         finally:
             folder.delete(_WORK)
         counts = {name: result.totals[name] for name in ("rows", "delivered", "copies")}
@@ -96,7 +96,7 @@ class _Run:
             print_result(json.dumps(summary(job, result)))
         else:
             print_result(sentence(result))
-            print_result(f"{place}; {result.seconds:.1f} s")
+            print_result(f"{address}; {result.seconds:.1f} s")
         return FINDINGS if any(result.kinds[kind] for kind in KINDS if kind not in job.tolerated) else 0
 
     def _compare(self, start: float) -> ReconcileResult:

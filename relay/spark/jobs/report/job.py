@@ -58,7 +58,7 @@ def _work(job: ReportArguments) -> int:
     try:
         with report_progress("report", lambda: task_progress(session)):
             result = _measure(session, job, start)
-            place = publish_page(folder, job.page, render(page(job, result)))
+            address = publish_page(folder, job.page, render(page(job, result)))
     finally:
         folder.delete(_WORK)
     show_counts(session, "openoutbox report", {name: int(result.totals[name] or 0) for name in COUNTS})
@@ -66,7 +66,7 @@ def _work(job: ReportArguments) -> int:
         print_result(json.dumps(summary(job, result)))
     else:
         print_result(sentence(result))
-        print_result(f"{place}; {result.seconds:.1f} s")
+        print_result(f"{address}; {result.seconds:.1f} s")
     return 0
 
 

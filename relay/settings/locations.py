@@ -30,14 +30,14 @@ _LOG: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-class OutboxPlace(NamedTuple):
+class OutboxLocation(NamedTuple):
     """The database and the table; the URL holds the password."""
 
     url: str
     table: TableName
 
 
-class LogPlace(NamedTuple):
+class LogLocation(NamedTuple):
     """The delivery log, whose URL holds the password; None without one."""
 
     url: str | None
@@ -45,18 +45,18 @@ class LogPlace(NamedTuple):
     prefix: str
 
 
-def outbox_place(overrides: Mapping[str, str]) -> OutboxPlace:
+def outbox_location(overrides: Mapping[str, str]) -> OutboxLocation:
     """STORAGE_URL and STORAGE_TABLE_NAME; ``overrides`` win. Raises ConfigError with every problem."""
     values = _read(_OUTBOX, overrides)
     if "STORAGE_URL" not in values:
         raise ConfigError(STORAGE_URL_MISSING)
-    return OutboxPlace(values["STORAGE_URL"], values.get("STORAGE_TABLE_NAME", TableName()))
+    return OutboxLocation(values["STORAGE_URL"], values.get("STORAGE_TABLE_NAME", TableName()))
 
 
-def log_place(overrides: Mapping[str, str]) -> LogPlace:
+def log_location(overrides: Mapping[str, str]) -> LogLocation:
     """The DELIVERY_LOG_* variables of this name; ``overrides`` win. Raises ConfigError with every problem."""
     values = _read(_LOG, overrides)
-    return LogPlace(
+    return LogLocation(
         values.get("DELIVERY_LOG_URL"),
         values.get("DELIVERY_LOG_SCHEMA", DEFAULT_LOG_SCHEMA),
         values.get("DELIVERY_LOG_PREFIX", ""),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.settings.places import log_place, outbox_place
+from relay.settings.locations import log_location, outbox_location
 from relay.settings.settings import Settings
 
 OUTBOX = {"STORAGE_URL", "STORAGE_TABLE_NAME"}
@@ -28,7 +28,7 @@ def through_settings(only: set[str]) -> tuple[object, ...] | str:
 
 def through_places(only: set[str]) -> tuple[object, ...] | str:
     try:
-        return tuple(outbox_place({}) if "STORAGE_URL" in only else log_place({}))
+        return tuple(outbox_location({}) if "STORAGE_URL" in only else log_location({}))
     except ConfigError as error:
         return str(error)
 
@@ -72,4 +72,4 @@ def test_both_ways_agree(
 def test_an_option_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STORAGE_URL_FILE", "/nowhere")
-    assert outbox_place({"STORAGE_URL": URL}).url == URL
+    assert outbox_location({"STORAGE_URL": URL}).url == URL

@@ -31,7 +31,7 @@ class Closable(Protocol):
 S = TypeVar("S", bound=Closable)
 
 
-class SideStore(Generic[S]):
+class StoreThread(Generic[S]):
     """One store for all requests, opened when it is needed first. Any loop's tasks may read it."""
 
     def __init__(self, name: str, opened: Callable[[], Awaitable[S]]) -> None:
