@@ -107,5 +107,5 @@ def test_the_environment_is_read_by_the_settings_alone() -> None:
     patience = "relay/conformance/waiting.py"  # of tests, as TEST_PATIENCE says
     assert readers == [
         patience,
-        *(f"relay/settings/{name}.py" for name in ("listening", "places", "screen", "settings")),
+        *(f"relay/settings/{name}.py" for name in ("listening", "locations", "screen", "settings")),
     ]
