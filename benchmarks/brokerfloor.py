@@ -28,8 +28,8 @@ from relay.brokers.http.connecting import connect
 from relay.brokers.http.origin import Origin
 from relay.brokers.http.request import HttpRequest
 from relay.brokers.kafka.options import producer_config
-from relay.brokers.rabbitmq.connection import RabbitConnection
 from relay.brokers.rabbitmq.options import read_target
+from relay.brokers.rabbitmq.wire import AmqpWire
 from relay.settings.settings import Settings
 
 _CONNECTIONS = 8  # HTTP_CONNECTIONS_PER_HOST
@@ -170,7 +170,7 @@ async def _rabbitmq(url: str, targets: Sequence[str], batch_messages: list[Messa
     """The library has frames and no connection: that is the relay's own."""
     environ = {"STORAGE_URL": "postgres://unused@host/database", "PUBLISHER_TYPE": "rabbitmq", "PUBLISHER_URL": url}
     options = rabbit_options(Settings.from_env(environ))
-    connection = await RabbitConnection.connect(read_target(options), 10.0)
+    connection = await AmqpWire.connect(read_target(options), 10.0)
     confirms = connection.owner = _Confirms()
     await connection.open_channel()
     for at, (event_id, key, payload, number) in enumerate(batch_messages):

@@ -12,7 +12,7 @@
     ├── PublisherError              the publisher failed as a whole, not on a single event
     │   └── BrokerUnreachable       a probe got no answer, or login or TLS was refused
     ├── Cut, NoAnswer, BadAnswer    one request of a webhook (relay.brokers.http.errors)
-    ├── ServerClosed                RabbitMQ closed a channel or the connection (relay.brokers.rabbitmq.connection)
+    ├── ServerClosed                RabbitMQ closed a channel or the connection (relay.brokers.rabbitmq.wire)
     ├── LoopDied                    a loop of the relay ended on its own (relay.engine.relay)
     ├── ReplayRefused               a replay would be swallowed by the broker (relay.outbox.admin.replay)
     ├── EventMissing, EventMoved, ActionRefused     an action on one event (relay.outbox.admin.actions)

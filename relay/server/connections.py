@@ -46,7 +46,7 @@ class ServerLimits:
     """From the end of a request's headers until the client has taken the whole answer."""
 
 
-class Connection(H11Protocol):
+class ClientConnection(H11Protocol):
     """One connection, and since when it has been waiting for its client or answering it.
 
     A connection waits while no request is being answered: the next byte of a request's headers changes nothing.
@@ -59,9 +59,9 @@ class Connection(H11Protocol):
     """Whether the connection is lost; it may be before the server has seen it open."""
 
     _busy = False
-    _on_end: Callable[[Connection], None]
+    _on_end: Callable[[ClientConnection], None]
 
-    def start(self, on_end: Callable[[Connection], None]) -> None:
+    def start(self, on_end: Callable[[ClientConnection], None]) -> None:
         """Begin to wait for the first request; ``on_end`` is called when the connection has ended."""
         self._on_end = on_end
         self._enter(busy=False)
@@ -102,10 +102,10 @@ def _under_way(cycle: RequestResponseCycle | None) -> bool:
 class Connections:
     """All connections of one server. ``accept`` runs until it is cancelled; ``drop_late`` is called now and then."""
 
-    def __init__(self, limits: ServerLimits, new_connection: Callable[[], Connection]) -> None:
+    def __init__(self, limits: ServerLimits, new_connection: Callable[[], ClientConnection]) -> None:
         self._limits = limits
         self._new_connection = new_connection
-        self._open: set[Connection] = set()
+        self._open: set[ClientConnection] = set()
         self._reminded_at = float("-inf")
 
     def __len__(self) -> int:
@@ -151,7 +151,7 @@ class Connections:
     def _drop_longest(self) -> None:
         self._drop(min(self._open, key=lambda connection: (connection.answering, connection.since)))
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: ClientConnection) -> None:
         # Its place is free now, its descriptor one turn of the event loop later: before the next accept.
         self._open.discard(connection)
         connection.transport.abort()

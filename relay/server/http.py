@@ -17,7 +17,7 @@ import uvicorn
 
 from relay.core.errors import ConfigError
 from relay.core.status import StatusView
-from relay.server.connections import Connection, Connections, ServerLimits
+from relay.server.connections import ClientConnection, Connections, ServerLimits
 from relay.server.routes import application
 
 logger = logging.getLogger(__name__)
@@ -78,8 +78,8 @@ class _Uvicorn(uvicorn.Server):
     def _accept(self) -> asyncio.Task[None]:
         return asyncio.create_task(self.open.accept(self._listening), name="relay-server-accept")
 
-    def _connection(self) -> Connection:
-        return Connection(self.config, self.server_state, self.lifespan.state)
+    def _connection(self) -> ClientConnection:
+        return ClientConnection(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -114,7 +114,7 @@ class StatusServer:
         self._address = listening.getsockname()[:2]
         config = uvicorn.Config(
             self._app,
-            http=Connection,
+            http=ClientConnection,
             log_config=None,
             access_log=False,
             lifespan="off",

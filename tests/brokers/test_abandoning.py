@@ -114,7 +114,7 @@ async def test_rabbitmq_gets_nothing_more_after_it_was_abandoned(own_rabbitmq: R
     publisher = RabbitPublisher(rabbit_options(own_rabbitmq.url))
     await publisher.open()
     session = await publisher._current.get()
-    transport = session._connection._transport
+    transport = session._wire._transport
     assert transport is not None
     written = await abandon_in_the_middle(own_rabbitmq, publisher, session, transport)
 

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from relay.server import ServerLimits, ServerOptions, StatusServer, http
-from relay.server.connections import Connection, connection_limit
+from relay.server.connections import ClientConnection, connection_limit
 from tests.server.test_server import ScriptedView
 from tests.support.waiting import eventually, patience
 
@@ -140,7 +140,7 @@ async def test_a_client_that_resets_its_connection_at_once_leaves_none_behind() 
 async def test_a_fault_while_accepting_does_not_close_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(ServerLimits()) as server:
         with monkeypatch.context() as fault:
-            fault.setattr(Connection, "start", lambda *_: 1 / 0)
+            fault.setattr(ClientConnection, "start", lambda *_: 1 / 0)
             async with client(server) as streams:
                 assert await closed(streams)
 

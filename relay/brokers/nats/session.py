@@ -1,22 +1,15 @@
 """One connection to NATS and what is unanswered on it; used by the NATS publisher only.
 
-Each message asks for its acknowledgement on a reply subject of its own below one prefix, and one subscription receives
-them all. ``_pending`` alone says what is unanswered: the code that removes an entry resolves its event, so an event is
-resolved at most once, and a late acknowledgement has no entry. Only an event without a stream waits once more, in
-``_streamless``.
+What it has in common with RabbitMQ's is in ``relay.brokers.pipelined``. Each message asks for its acknowledgement on a
+reply subject of its own below one prefix, and one subscription receives them all. An event without a stream waits once
+more, in ``_streamless``.
 
-Events are offered in slices. A slice is one write to the socket, straight from ``_write``, and between two slices
-other work of the event loop gets its turn. Runs of positive acknowledgements come straight from the bytes that are
-received (``_on_acknowledgements``), all other answers through the library's subscription (``_on_answer``). Where the
-library's version does not allow that (``NatsClient.direct``) each event is published by the library's own method.
+A slice of events goes straight to the socket (``_write``). Runs of positive acknowledgements come straight from the
+bytes that are received (``_on_acknowledgements``), all other answers through the library's subscription
+(``_on_answer``). Where the library's version does not allow that (``NatsClient.direct``) each event is published by the
+library's own method.
 
-Whether an event may be offered is decided before it is noted in ``_pending``; from then on until the write nothing
-waits, so that an event is in ``_pending`` exactly if its bytes are with the socket. A connection that is cut cuts off
-what is in ``_pending``, part of a slice or not, and nothing else.
-
-A session ends once and is not used again. The library's own reconnecting is off: it would buffer messages and send
-them after their events were released. ``end`` aborts the connection, since an orderly close would first send what is
-still buffered.
+The library's own reconnecting is off: it would buffer messages and send them after their events were released.
 """
 
 from __future__ import annotations
@@ -44,6 +37,7 @@ from relay.brokers.nats.errors import (
 )
 from relay.brokers.nats.headers import header_block, message_headers
 from relay.brokers.nats.options import NatsOptions, control_line
+from relay.brokers.pipelined import MOST_UNSENT, SLICE_BYTES, PipelinedSession
 from relay.core.errors import BrokerUnreachable, reason_of
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
@@ -52,48 +46,29 @@ from relay.core.outcome import (
     Acknowledged,
     ConnectionCut,
     Outcome,
-    OutcomeSink,
     Permanent,
     TimedOut,
     Transient,
     Unreachable,
 )
 
-_SLICE = 100  # messages offered before other work of the event loop gets its turn (about 2 ms)
-_SLICE_BYTES = 1 << 18  # bytes written at once, and one message beyond
-_MOST_UNSENT = 1 << 21  # bytes that wait for the socket
-_ROOM_POLL = 0.005  # seconds between two looks for room
-_SWEEP = 0.05  # seconds between two looks for missing acknowledgements, at least
 _STOPPING = 1.0  # seconds that a server takes from the end of JetStream to that of its connections, at most
-_LATE = 0.2  # seconds that a look may be late because other work of the event loop was in its way
 _CLOSE_WITHIN = 0.5  # seconds
 _REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 
 
-class NatsSession:
+class NatsSession(PipelinedSession):
     """A connection in use; ``connect`` makes one."""
 
     def __init__(self, options: NatsOptions) -> None:
-        self.ended_as: Unreachable | ConnectionCut | None = None
-        """None until ``end``; then the outcome of every event that was still unanswered."""
+        self._client = NatsClient()
+        super().__init__(options, self._client)
         self._options = options
         self._control_line = control_line(options)
-        self._client = NatsClient()
-        self._pending: dict[int, tuple[Entry, float, int]] = {}
-        """Entry, deadline, and with which byte of the connection the event ends, by serial."""
         self._streamless: deque[tuple[Entry, float]] = deque()
         """Events whose subject has no stream, and when they fail for that; see ``_on_no_stream``."""
-        self._serial = 0
         self._prefix = ""
-        self._answered: list[tuple[Entry, Outcome]] = []
-        self._room = asyncio.Event()
-        self._enough = 0
-        """How many events an offer waits to have room for."""
-        self._loop = asyncio.get_running_loop()
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._sweep_due = 0.0
-        """On the event loop's clock, in seconds."""
         self._trouble = ""
         """The last error that the library reported."""
 
@@ -117,32 +92,13 @@ class NatsSession:
         await session.end(reason)
         raise BrokerUnreachable(f"{', '.join(arguments['servers'])}: {reason}")
 
-    async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> Sequence[OutboxEvent]:
-        """Publish every event, in order; waits while too many are unanswered.
-
-        Returns those that it did not come to before the connection was cut.
-        """
-        at = 0
-        while at < len(events):
-            await self._wait_for_room(len(events) - at)
-            if isinstance(self.ended_as, ConnectionCut):
-                return events[at:]
-            if self.ended_as is not None:
-                sink([(lost, self.ended_as) for lost in events[at:]])
-                return ()
-            part = events[at : at + min(_SLICE, self._options.max_pending - len(self._pending))]
-            at += self._write(part, sink) if self._client.direct else await self._publish(part, sink)
-            if at < len(events):
-                await asyncio.sleep(0)
-        return ()
-
     async def ask(self, timeout: float) -> None:
         """A round trip to the server. Raises BrokerUnreachable."""
         try:
             async with asyncio.timeout(timeout):
                 await self._client.flush(timeout)  # type: ignore[arg-type]  # any number of seconds will do
         except (OSError, NatsError, TimeoutError):
-            self._end_if_lost()
+            self._notice_loss()
             raise BrokerUnreachable(self._trouble or f"no answer within {timeout:g} s") from None
 
     async def end(self, reason: str) -> None:
@@ -173,55 +129,44 @@ class NatsSession:
         for _ in range(2):
             await self._client.flush(self._options.connection_timeout)  # type: ignore[arg-type]
 
-    async def _wait_for_room(self, wanted: int) -> None:
-        """Wait until many of the ``wanted`` events can go, or the session ends.
+    async def _send(self, entries: Sequence[Entry]) -> int:
+        return self._write(entries) if self._client.direct else await self._publish(entries)
 
-        Room comes from answers, and from the socket as it takes what was published. Waiting for room for many saves a
-        turn, and a write, for each of them.
-        """
-        self._end_if_lost()
-        while self.ended_as is None and not self._has_room(enough := min(wanted, self._options.max_pending // 4 or 1)):
-            self._room.clear()
-            self._enough = enough  # of several offers that wait, the last one decides; the others look again
-            with suppress(TimeoutError):  # the socket takes bytes without a sign: look again
-                await asyncio.wait_for(self._room.wait(), _ROOM_POLL)
-            self._end_if_lost()
-
-    def _has_room(self, events: int) -> bool:
-        return self._options.max_pending - len(self._pending) >= events and self._client.unsent < _MOST_UNSENT
-
-    def _write(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> int:
-        """Publish events by one write, as many as ``_SLICE_BYTES`` lets through; returns how many it came to."""
+    def _write(self, entries: Sequence[Entry]) -> int:
+        """Publish by one write, as many as ``SLICE_BYTES`` lets through; returns how many it came to."""
         deadline, message_format = self._loop.time() + self._options.publish_timeout, self._options.message_format
+        written = self._client.sending.written
         parts: list[bytes] = []
         count = size = 0
-        for event in events:
+        for entry in entries:
             count += 1
+            event = entry[0]
             message = None if message_format is None else message_format(event)
             payload = event.payload if message is None else message.payload
             command = self._command(event, message)
             if isinstance(command, Permanent):
-                sink([(event, command)])
+                resolve([(entry, command)])
                 continue
             parts += (command, payload, b"\r\n")
             size += len(command) + len(payload) + 2
-            self._note(event, sink, deadline, size)
-            if size >= _SLICE_BYTES:
+            self._note(entry, deadline, written + size)
+            if size >= SLICE_BYTES:
                 break
         self._client.send(b"".join(parts))
         return count
 
-    async def _publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> int:
+    async def _publish(self, entries: Sequence[Entry]) -> int:
         """Publish by the library's own method, until its buffer is full; returns how many events it came to."""
-        for count, event in enumerate(events):
-            if self.ended_as is not None or self._client.unsent >= _MOST_UNSENT:
+        for count, entry in enumerate(entries):
+            if self.ended_as is not None or self._client.unsent >= MOST_UNSENT:
                 return count
+            event = entry[0]
             message = None if self._options.message_format is None else self._options.message_format(event)
             if isinstance(command := self._command(event, message), Permanent):
-                sink([(event, command)])
+                resolve([(entry, command)])
                 continue
             payload = event.payload if message is None else message.payload
-            serial = self._note(event, sink, self._loop.time() + self._options.publish_timeout)
+            serial = self._note(entry, self._loop.time() + self._options.publish_timeout, 0)
             try:
                 headers = message_headers(event, message)
                 await self._client.publish(event.event_type, payload, f"{self._prefix}{serial}", headers)
@@ -230,16 +175,8 @@ class NatsSession:
                 if isinstance(outcome, Unreachable):  # it may be what the connection was lost on
                     outcome = ConnectionCut(outcome.reason)
                 self._answer(serial, outcome)
-                self._end_if_lost()
-        return len(events)
-
-    def _note(self, event: OutboxEvent, sink: OutcomeSink, deadline: float, unwritten: int = 0) -> int:
-        """Note an event as unanswered, the last of ``unwritten`` bytes that follow; returns its serial."""
-        self._serial = serial = self._serial + 1
-        self._pending[serial] = ((event, sink), deadline, self._client.sending.written + unwritten)
-        if self._sweeper is None:
-            self._sweep_at(deadline)
-        return serial
+                self._notice_loss()
+        return len(entries)
 
     def _command(self, event: OutboxEvent, message: FormattedMessage | None = None) -> bytes | Permanent:
         """The publish command of the next serial up to the payload, or why the server would cut the connection on it.
@@ -254,7 +191,7 @@ class NatsSession:
         if size > self._client.max_payload:
             most = self._client.max_payload
             return Permanent("MAX_PAYLOAD", f"{size} bytes with headers, over the server's max_payload of {most}")
-        line = f"{event.event_type} {self._prefix}{self._serial + 1} {header} {size}"
+        line = f"{event.event_type} {self._prefix}{self._number + 1} {header} {size}"
         most = self._control_line
         if _LONGEST_CHARACTER * len(line) > most and (length := len(line.encode())) > most:
             subject = len(event.event_type.encode())
@@ -296,7 +233,7 @@ class NatsSession:
             self._streamless.append((waiting[0], self._loop.time() + _STOPPING))
 
     def _fail_streamless(self) -> None:
-        self._end_if_lost()
+        self._notice_loss()
         failed: list[Entry] = []
         while self._streamless and self._streamless[0][1] <= self._loop.time():
             failed.append(self._streamless.popleft()[0])
@@ -304,45 +241,8 @@ class NatsSession:
         if self._streamless:
             self._loop.call_at(self._streamless[0][1], self._fail_streamless)
 
-    def _answer(self, serial: int, outcome: Outcome) -> None:
-        """Note an outcome; the sinks get all outcomes of one event-loop turn together."""
-        if (waiting := self._pending.pop(serial, None)) is not None:
-            if not self._answered:
-                self._loop.call_soon(self._report)
-            self._answered.append((waiting[0], outcome))
-
-    def _report(self) -> None:
-        answered, self._answered = self._answered, []
-        resolve(answered)
-        if self._has_room(self._enough):
-            self._room.set()
-
-    def _sweep(self) -> None:
-        """Time out overdue acknowledgements; ``_pending`` is ordered by what is written first.
-
-        The timeout begins again for an event whose bytes were on their way over a slow link when any left last. A
-        process that was stopped reads first what has arrived meanwhile.
-        """
-        self._end_if_lost()
-        sending, timeout = self._client.sending, self._options.publish_timeout
-        now, due, self._sweeper = self._loop.time(), self._sweep_due, None
-        sending.look(now)
-        overdue = []
-        for serial, (entry, noted, end) in self._pending.items():
-            deadline = noted
-            if noted <= now and (later := sending.seen_leaving(end) + timeout) > now:
-                deadline = later
-                self._pending[serial] = (entry, deadline, end)
-            if deadline > now or now - due > _LATE:
-                self._sweep_at(max(deadline, now + _SWEEP))
-                break
-            overdue.append(serial)
-        for serial in overdue:
-            self._answer(serial, TimedOut("NO_ACK", f"no acknowledgement in {timeout:g} s"))
-
-    def _sweep_at(self, due: float) -> None:
-        self._sweep_due = due
-        self._sweeper = self._loop.call_at(due, self._sweep)
+    def _silence(self, event: OutboxEvent) -> Outcome:  # noqa: ARG002  # the same for each
+        return TimedOut("NO_ACK", f"no acknowledgement in {self._options.publish_timeout:g} s")
 
     async def _on_error(self, error: Exception) -> None:
         """Take an error that the library reports; a forbidden publish is reported nowhere else."""
@@ -357,27 +257,17 @@ class NatsSession:
             if mine.lower() == subject:
                 self._answer(serial, outcome)
 
-    def _end_if_lost(self) -> None:
-        """End when the connection is lost: the library may find out later, and some versions do not call back."""
+    def _notice_loss(self) -> None:
+        """The library may find out later, and some versions do not call back."""
         if self._client.is_lost:
             self._end(ConnectionCut("the connection was lost"))
 
     async def _on_lost(self) -> None:
         self._end(ConnectionCut(f"the connection was lost{': ' if self._trouble else ''}{self._trouble}"))
 
-    def _end(self, outcome: Unreachable | ConnectionCut) -> None:
-        if self.ended_as is not None:
-            return
-        self.ended_as = outcome
-        self._client.cut()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        self._report()
-        lost, self._pending = self._pending, {}
+    def _take_aside(self) -> list[Entry]:
         streamless, self._streamless = self._streamless, deque()
-        entries = [entry for entry, _ in streamless] + [entry for entry, _, _ in lost.values()]
-        resolve((entry, outcome) for entry in entries)
-        self._room.set()
+        return [entry for entry, _ in streamless]
 
 
 def _read_answer(data: bytes) -> Outcome:

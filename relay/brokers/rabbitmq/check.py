@@ -15,9 +15,9 @@ from pamqp.base import Frame
 
 from relay.brokers.findings import all_exist
 from relay.brokers.kinds import CheckContext
-from relay.brokers.rabbitmq.connection import RabbitConnection, ServerClosed
 from relay.brokers.rabbitmq.frames import CHANNEL
 from relay.brokers.rabbitmq.options import RabbitOptions, read_target
+from relay.brokers.rabbitmq.wire import AmqpWire, ServerClosed
 from relay.core.errors import BrokerUnreachable
 from relay.core.finding import Finding, Level
 
@@ -60,9 +60,9 @@ async def missing_queues(options: RabbitOptions, names: Sequence[str]) -> list[s
 
 
 @asynccontextmanager
-async def _connection(options: RabbitOptions) -> AsyncIterator[RabbitConnection]:
+async def _connection(options: RabbitOptions) -> AsyncIterator[AmqpWire]:
     target = read_target(options)
-    connection = await RabbitConnection.connect(target, options.connection_timeout)
+    connection = await AmqpWire.connect(target, options.connection_timeout)
     try:
         async with asyncio.timeout(options.connection_timeout):
             yield connection
@@ -74,7 +74,7 @@ async def _connection(options: RabbitOptions) -> AsyncIterator[RabbitConnection]
         connection.cut()
 
 
-async def _exists(connection: RabbitConnection, question: Frame, answer: type[Frame]) -> bool:
+async def _exists(connection: AmqpWire, question: Frame, answer: type[Frame]) -> bool:
     """Ask on a channel of its own: the server closes it to say no."""
     await connection.ask(commands.Channel.Open(), commands.Channel.OpenOk, CHANNEL)
     try:

@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Sequence
 
 from relay.brokers.current_session import CurrentSession
-from relay.brokers.rabbitmq.connection import RabbitConnection
 from relay.brokers.rabbitmq.options import RabbitOptions, RabbitTarget, read_target
 from relay.brokers.rabbitmq.session import RabbitSession
+from relay.brokers.rabbitmq.wire import AmqpWire
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
@@ -42,7 +42,7 @@ class RabbitPublisher:
     async def probe(self, timeout: float) -> None:
         """Log in on a connection of its own. Raises BrokerUnreachable."""
         target = await self._target()
-        connection = await RabbitConnection.connect(target, timeout)
+        connection = await AmqpWire.connect(target, timeout)
         try:
             async with asyncio.timeout(timeout):
                 await connection.close()

@@ -296,7 +296,7 @@ async def test_a_node_that_hangs_times_out_what_it_has(guarded: RabbitServer) ->
 
 async def test_a_node_without_a_heartbeat_is_gone(guarded: RabbitServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing under way, where no confirm would be missed."""
-    monkeypatch.setattr("relay.brokers.rabbitmq.connection.HEARTBEAT_INTERVAL", 1)
+    monkeypatch.setattr("relay.brokers.rabbitmq.wire.HEARTBEAT_INTERVAL", 1)
     async with opened(guarded.url) as publisher:
         session = await publisher._current.get()
         with suspended(guarded):
@@ -306,13 +306,11 @@ async def test_a_node_without_a_heartbeat_is_gone(guarded: RabbitServer, monkeyp
 
 
 async def test_an_idle_connection_stays(guarded: RabbitServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.brokers.rabbitmq.connection.HEARTBEAT_INTERVAL", 1)
+    monkeypatch.setattr("relay.brokers.rabbitmq.wire.HEARTBEAT_INTERVAL", 1)
     async with opened(guarded.url) as publisher:
         session = await publisher._current.get()
-        written = session._connection.sending.written
-        await eventually(
-            lambda: session._connection.sending.written >= written + 8 * 8
-        )  # eight heartbeats: four seconds
+        written = session._wire.sending.written
+        await eventually(lambda: session._wire.sending.written >= written + 8 * 8)  # eight heartbeats: four seconds
         assert session.ended_as is None
 
 

@@ -100,8 +100,8 @@ BROKERS: Final = (
     Mutant(
         "NATS: acknowledged before the reply",
         "relay/brokers/nats/session.py",
-        "            self._note(event, sink, deadline, size)",
-        "            self._answer(self._note(event, sink, deadline, size), ACKNOWLEDGED)",
+        "            self._note(entry, deadline, written + size)",
+        "            self._answer(self._note(entry, deadline, written + size), ACKNOWLEDGED)",
         (f"{_NATS}::test_a_subject_with_a_subscriber_and_no_stream_runs_into_its_own_timeout",),
     ),
     Mutant(
@@ -127,15 +127,15 @@ BROKERS: Final = (
     ),
     Mutant(
         "NATS: missing acknowledgements are waited for without end",
-        "relay/brokers/nats/session.py",
-        "            overdue.append(serial)",
+        "relay/brokers/pipelined.py",
+        "            overdue.append((number, entry[0]))",
         "            pass",
         (f"{_NATS}::test_a_subject_with_a_subscriber_and_no_stream_runs_into_its_own_timeout",),
     ),
     Mutant(
         "NATS: abandoning forgets nothing",
-        "relay/brokers/nats/session.py",
-        "        self._client.cut()\n        if",
+        "relay/brokers/pipelined.py",
+        "        self._wire.cut()\n        if",
         "        if",
         (
             f"{_ABANDONING}::test_nats_gets_nothing_more_after_it_was_abandoned",

@@ -73,7 +73,7 @@ class ServerClosed(OutboxError):
         self.code = code
 
 
-class RabbitConnection(asyncio.Protocol):
+class AmqpWire(asyncio.Protocol):
     """One connection; ``connect`` makes one."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class RabbitConnection(asyncio.Protocol):
         self._heard = self._beat_due = 0.0
 
     @classmethod
-    async def connect(cls, target: RabbitTarget, timeout: float) -> RabbitConnection:
+    async def connect(cls, target: RabbitTarget, timeout: float) -> AmqpWire:
         """Log in to the first node that lets it. Raises BrokerUnreachable with each node's reason."""
         reasons = []
         for address in target.addresses:
