@@ -1,8 +1,7 @@
-"""``relay-cli access``: make lines of the files that say who may use the console (docs/operate/console-access.md)."""
+"""``relay-cli access``: make lines of the file that says who may use the console (docs/operate/console-access.md)."""
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ from relay_cli.values import choice, choices
 if TYPE_CHECKING:
     from relay.console.access import Identity
 
-app = command_group("Create tokens and passwords for the console.")
+app = command_group("Create tokens for the console.")
 
 
 class ConsoleRole(StrEnum):
@@ -38,6 +37,11 @@ Role = Annotated[
 ]
 
 
+@app.callback()
+def group() -> None:
+    """Create tokens for the console."""  # with one command alone, typer would make it the whole group
+
+
 @app.command("token")
 def token(name: Name, role: Role = ConsoleRole.READER) -> None:
     """Create a token, and the line of CONSOLE_TOKENS_FILE that admits it.
@@ -47,33 +51,11 @@ def token(name: Name, role: Role = ConsoleRole.READER) -> None:
     Example: relay-cli access token nightly-job --role operator >> tokens
     """
     identity = _identity(name, role)
-    from relay.console.access.passwords import hash_token, new_token
+    from relay.console.access.tokens import hash_token, new_token
 
     made = new_token()
     typer.echo(f"token: {made}", err=True)
     typer.echo(f"{identity.role} {identity.name} {hash_token(made)}")
-
-
-@app.command("password")
-def password(name: Name, role: Role = ConsoleRole.READER) -> None:
-    """Ask for a password, and print the line of CONSOLE_USERS_FILE that admits it.
-
-    A terminal asks twice and shows nothing; otherwise the password is the first line of standard input. It must have
-    12 characters or more. The line holds its hash alone, by scrypt with a salt.
-
-    Example: relay-cli access password ada --role admin >> users
-    """
-    identity = _identity(name, role)
-    from relay.console.access.passwords import LONGEST_SECRET, SHORTEST_PASSWORD, hash_password
-    from relay.core.errors import ConfigError
-
-    if sys.stdin.isatty():
-        text = typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        text = sys.stdin.readline().rstrip("\r\n")
-    if not SHORTEST_PASSWORD <= len(text) <= LONGEST_SECRET:
-        raise ConfigError(f"the password has {len(text)} characters; it must have {SHORTEST_PASSWORD} or more")
-    typer.echo(f"{identity.role} {identity.name} {hash_password(text)}")
 
 
 def _identity(name: str, role: ConsoleRole) -> Identity:

@@ -7,6 +7,7 @@ from typing import Final
 
 from relay.core.errors import ConfigError
 from relay.core.extras import requires
+from relay.settings.former import FORMER
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 from relay.telemetry.logs import LogOptions, configure_logs
@@ -26,7 +27,7 @@ VARIABLES: Final = frozenset(
         "DELIVERY_LOG_PREFIX",
         "EVENT_STORE_SCHEMA",
         "API_TOKEN",
-        *(name for name in NAMES if name.startswith("CONSOLE_")),
+        *(name for name in (*NAMES, *FORMER) if name.startswith("CONSOLE_")),
     }
 )
 """The variables that the console reads."""

@@ -27,11 +27,6 @@ class Admitting(VariableGroup):
         "File of lines `role name hash`, one for each token; `relay-cli access token` prints a line.",
         shown="unset",
     )
-    console_users_file: Text | None = variable(
-        None,
-        "File of lines `role name hash`, one for each user with a password; `relay-cli access password` prints a line.",
-        shown="unset",
-    )
     api_token: Secret | None = variable(
         None,
         "Bearer token of `/api/*` with the role reader, at least 32 characters where other machines reach the console. "

@@ -23,6 +23,11 @@ class FormerVariable(NamedTuple):
 _OF_THE_CONSOLE: Final = "CONSOLE_"
 
 FORMER: Final[dict[str, FormerVariable]] = {
+    "CONSOLE_USERS_FILE": FormerVariable(
+        "create a token for each user with relay-cli access token, and set CONSOLE_TOKENS_FILE; or set "
+        "CONSOLE_OIDC_ISSUER",
+        refused=True,
+    ),
     "HTTP_PROTOCOL": FormerVariable("unset it: every webhook is sent by HTTP/1.1"),
 }
 """By name. A name that begins with ``CONSOLE_`` was the console's: the relay says nothing about it."""

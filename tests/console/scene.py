@@ -22,7 +22,6 @@ from tests.support.console import ConsoleProcess
 from tests.support.daemon import Daemon
 from tests.support.fixtures.outbox import Outbox, give_rights
 from tests.support.fixtures.postgres import create_database, drop_database
-from tests.support.paths import ROOT
 
 EXTENSIONS: Final = ("console", "pause", "fleet")
 LOGGED: Final = "0190b0a0-1111-7000-8000-000000000000"
@@ -152,7 +151,6 @@ def scene(admin_url: str, events: int = 10_000) -> Iterator[Scene]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         access = {
             "CONSOLE_TOKENS_FILE": str(tokens_file(folder)),
-            "CONSOLE_USERS_FILE": str(ROOT / "deploy" / "console" / "users"),
             "CONSOLE_OIDC_ISSUER": "https://login.example.com",
             "CONSOLE_OIDC_CLIENT_ID": "outbox",
             "CONSOLE_OIDC_CLIENT_SECRET": "x" * 32,

@@ -9,21 +9,21 @@ import pytest
 import redis
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.console.access.making import PASSWORD, users_file
+from tests.console.access.making import token, tokens_file
 from tests.outbox.admin.filling import fill_aged
 from tests.support.console import ConsoleProcess, watched
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row, give_rights
 from tests.support.waiting import DEADLINE, patience, wait_until
 
-_OPERATOR = "operator-user"
+_OPERATOR = "operator-token"
 
 
 @pytest.fixture
 def console(recorded: Outbox, tmp_path: Path) -> Iterator[ConsoleProcess]:
     """The console's process, which asks for a login."""
     log = recorded.url_of("console")
-    with ConsoleProcess(log, CONSOLE_USERS_FILE=str(users_file(tmp_path)), DELIVERY_LOG_URL=log) as process:
+    with ConsoleProcess(log, CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)), DELIVERY_LOG_URL=log) as process:
         yield process.wait_ready()
 
 
@@ -32,9 +32,8 @@ def logged_in(browser: Browser, address: str, scripts: bool = True) -> Page:
     page = browser.new_context(java_script_enabled=scripts).new_page()
     page.set_default_timeout(patience(DEADLINE) * 1000)
     page.goto(f"{address}/")
-    page.get_by_label("Name").fill(_OPERATOR)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in", exact=True).click()
+    page.get_by_label("Token").fill(token(_OPERATOR))
+    page.get_by_role("button", name="Log in with the token").click()
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     expect(page.locator(".who")).to_contain_text(f"{_OPERATOR}, operator")
     return page

@@ -80,13 +80,14 @@ def deliver(outbox: Outbox, daemon: StartDaemon, job: Job, url: str) -> None:
 
 
 def serve_console(job: Job, url: str) -> None:
-    """Run the console with the users of ``deploy/console``. The image's health check asks where it listens."""
+    """Run the console with the tokens of ``deploy/console``. The image's health check asks where it listens."""
     assert job.variables["SERVER_PORT"] == job.variables["CONSOLE_PORT"]
-    with ConsoleProcess(url, CONSOLE_USERS_FILE=str(DEPLOY / "console" / "users")) as console:
+    with ConsoleProcess(url, CONSOLE_TOKENS_FILE=str(DEPLOY / "console" / "tokens")) as console:
         console.wait_ready()
         stats = f"{console.address}/api/v1/stats"
         assert httpx.get(stats).status_code == 401
-        assert httpx.get(stats, auth=("admin", "admin")).status_code == 200
+        token = (DEPLOY / "console" / "tokens").read_text().split("is ", 1)[1].split(".", 1)[0]
+        assert httpx.get(stats, headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
 def test_the_delivery_log_is_recorded_read_and_maintained_by_its_roles(

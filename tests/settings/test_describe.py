@@ -30,7 +30,7 @@ CONSOLE = {
     "CONSOLE_OIDC_ROLES_CLAIM": "roles",
     "CONSOLE_OIDC_ROLES": '{"reader": "reader", "operator": "operator", "admin": "admin"}',
     "CONSOLE_OIDC_OTHER_ROLE": "none",
-    **dict.fromkeys(("CONSOLE_URL", "CONSOLE_TOKENS_FILE", "CONSOLE_USERS_FILE", "CONSOLE_OIDC_ISSUER"), "unset"),
+    **dict.fromkeys(("CONSOLE_URL", "CONSOLE_TOKENS_FILE", "CONSOLE_OIDC_ISSUER"), "unset"),
     **dict.fromkeys(("CONSOLE_SECRET", "CONSOLE_SECRET_FILE", "CONSOLE_OIDC_CLIENT_ID"), "unset"),
     **dict.fromkeys(("CONSOLE_OIDC_CLIENT_SECRET", "CONSOLE_OIDC_CLIENT_SECRET_FILE"), "unset"),
 }

@@ -33,13 +33,13 @@ def install(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(AccessMiddleware, gate=gate, application=app)
     if not options.authenticates:
         logger.warning(
-            "no login is configured for the console: every user of this machine is admin. Set CONSOLE_TOKENS_FILE, "
-            "CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER",
+            "no login is configured for the console: every user of this machine is admin. Set CONSOLE_TOKENS_FILE "
+            "or CONSOLE_OIDC_ISSUER",
             extra={"action": "access_open"},
         )
     elif not options.admits_people:
         logger.warning(
             "API_TOKEN gives access to /api/ alone: the pages have no way to log in. For people, set "
-            "CONSOLE_TOKENS_FILE, CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER",
+            "CONSOLE_TOKENS_FILE or CONSOLE_OIDC_ISSUER",
             extra={"action": "access_api_only"},
         )

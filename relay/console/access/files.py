@@ -1,4 +1,4 @@
-"""A file that names who may: lines ``role name hash``, read again when the file changes.
+"""CONSOLE_TOKENS_FILE, which names who may: lines ``role name hash``, read again when the file changes.
 
 At the start every line must be right. Later a wrong line is left out and costs no other line; of a file that cannot
 be read no line counts. Both are logged once for each content of the file.
@@ -9,48 +9,44 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from relay.console.access.roles import AccessRole, Identity, valid_name
+from relay.console.access.tokens import read_token_hash
 from relay.core.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-H = TypeVar("H")
-
+_VARIABLE: Final = "CONSOLE_TOKENS_FILE"
 _LARGEST_FILE: Final = 2**20  # bytes
 _SETTLED_AFTER: Final = 2.0  # seconds; a file system may give two writes within one tick the same time
 
 
 @dataclass(frozen=True, slots=True)
-class AccessLine(Generic[H]):
-    """One line: an identity, and the hash of what proves it."""
+class AccessLine:
+    """One line: an identity, and the hash of the token that proves it."""
 
     identity: Identity
-    hash: H
+    hash: str
 
 
-class AccessFile(Generic[H]):
-    """The lines of one file. ``variable`` names it in messages; ``read_hash`` raises ValueError for a wrong hash."""
+class AccessFile:
+    """The lines of the file."""
 
-    def __init__(self, variable: str, path: Path, read_hash: Callable[[str], H], *, unique_names: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         """Reads the file. Raises ConfigError with every wrong line."""
-        self._variable = variable
         self._path = path
-        self._read_hash = read_hash
-        self._unique_names = unique_names
         self._state: tuple[int, ...] | None = None
         self._settled = False
         self._content: bytes | None = None
-        self._lines: tuple[AccessLine[H], ...] = ()
+        self._lines: tuple[AccessLine, ...] = ()
         problems = self._read() or self._missing()
         if problems:
-            raise ConfigError("\n".join(f"{variable}: {problem}" for problem in problems))
+            raise ConfigError("\n".join(f"{_VARIABLE}: {problem}" for problem in problems))
 
-    def lines(self) -> tuple[AccessLine[H], ...]:
+    def lines(self) -> tuple[AccessLine, ...]:
         """The lines as the file has them now."""
         if not self._settled or self._state != self._stat():
             before = self._content
@@ -63,13 +59,13 @@ class AccessFile(Generic[H]):
         if self._content is not None:
             logger.info(
                 "%s: %s was read again: %d lines",
-                self._variable,
+                _VARIABLE,
                 self._path,
                 len(self._lines),
                 extra={"action": "access_file_read"},
             )
         for problem in problems:
-            logger.error("%s: %s", self._variable, problem, extra={"action": "access_file_wrong"})
+            logger.error("%s: %s", _VARIABLE, problem, extra={"action": "access_file_wrong"})
 
     def _missing(self) -> list[str]:
         return [] if self._lines else [f"{self._path} has no line: write role, name and hash"]
@@ -102,33 +98,28 @@ class AccessFile(Generic[H]):
         self._lines = tuple(lines)
         return problems
 
-    def _parse(self, text: str) -> tuple[list[AccessLine[H]], list[str]]:
-        lines: list[AccessLine[H]] = []
+    def _parse(self, text: str) -> tuple[list[AccessLine], list[str]]:
+        lines: list[AccessLine] = []
         problems = []
-        names: set[str] = set()
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             try:
-                parsed = self._parse_line(line)
-                if self._unique_names and parsed.identity.name in names:
-                    raise ValueError("an earlier line has the same name")
+                lines.append(_parsed(line))
             except ValueError as error:
                 problems.append(f"{self._path} line {number}: {error}")
-            else:
-                names.add(parsed.identity.name)
-                lines.append(parsed)
         return lines, problems
 
-    def _parse_line(self, line: str) -> AccessLine[H]:
-        # No message shows a part of the line: a password or token may stand anywhere in a wrong one.
-        parts = line.split()
-        if len(parts) != 3:
-            raise ValueError("a line is role, name and hash, with blanks between them")
-        role, name, hash_text = parts
-        if not valid_name(name):
-            raise ValueError("the name must be printable and at most 200 characters long")
-        return AccessLine(Identity(name, AccessRole.parse(role)), self._read_hash(hash_text))
+
+def _parsed(line: str) -> AccessLine:
+    """Raises ValueError. No message shows a part of the line: a token may stand anywhere in a wrong one."""
+    parts = line.split()
+    if len(parts) != 3:
+        raise ValueError("a line is role, name and hash, with blanks between them")
+    role, name, hash_text = parts
+    if not valid_name(name):
+        raise ValueError("the name must be printable and at most 200 characters long")
+    return AccessLine(Identity(name, AccessRole.parse(role)), read_token_hash(hash_text))
 
 
 def _reason(error: ValueError) -> str:

@@ -1,6 +1,6 @@
-"""Limits how often a login may be tried: from one address, for one name, and for both together.
+"""Limits how often a login may be tried from one address.
 
-Each key is a bucket that holds some attempts and refills over five minutes; an attempt is taken before the password is
+Each address is a bucket that holds some attempts and refills over five minutes; an attempt is taken before the token is
 checked, so that attempts at the same time count too. All is in memory, and bounded.
 """
 
@@ -15,12 +15,9 @@ from typing import Final
 
 REFILL_SECONDS: Final = 300.0
 MOST_KEYS: Final = 10_000
-"""Keys of each kind; beyond it the key that was used longest ago is forgotten."""
-PER_PAIR: Final = 5
+"""Beyond it the key that was used longest ago is forgotten."""
 PER_ADDRESS: Final = 30
-PER_NAME: Final = 100
-"""Attempts in five minutes. One for a name from all addresses slows a guess from many machines; it is high, because
-it also holds up the user of that name."""
+"""Attempts in five minutes."""
 
 _IPV6_NETWORK: Final = 64  # bits; a client of IPv6 has a network of this size to itself
 
@@ -67,38 +64,6 @@ class Buckets:
     def _now(self, bucket: _Bucket) -> float:
         """The attempts that still count."""
         return max(0.0, bucket.level - (self._clock() - bucket.at) * self._capacity / REFILL_SECONDS)
-
-
-class LoginLimit:
-    """The three limits of a login."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._pairs = Buckets(PER_PAIR, clock)
-        self._addresses = Buckets(PER_ADDRESS, clock)
-        self._names = Buckets(PER_NAME, clock)
-
-    def take(self, address: str, name: str) -> float:
-        """Count an attempt, and return 0; or return the seconds to wait, and count nothing."""
-        keys = self._keys(address, name)
-        wait = max(buckets.wait(key) for buckets, key in keys)
-        if wait == 0:
-            for buckets, key in keys:
-                buckets.take(key)
-        return wait
-
-    def give_back(self, address: str, name: str) -> None:
-        """Take back the attempt: the login was right."""
-        for buckets, key in self._keys(address, name):
-            buckets.give_back(key)
-
-    def _keys(self, address: str, name: str) -> list[tuple[Buckets, Hashable]]:
-        network = network_of(address)
-        # The hash bounds what a key takes in memory, whatever is sent as a name.
-        return [
-            (self._pairs, (network, hash(name))),
-            (self._addresses, network),
-            (self._names, hash(name)),
-        ]
 
 
 def network_of(address: str) -> str:

@@ -37,7 +37,6 @@ class Way(StrEnum):
     """How a login was proved."""
 
     TOKEN = "token"  # noqa: S105 - the kind, not a token
-    PASSWORD = "password"  # noqa: S105 - likewise
     PROVIDER = "oidc"
 
 

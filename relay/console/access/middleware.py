@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import parse_qs
 
-from anyio import CancelScope
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -17,7 +16,7 @@ from starlette.websockets import WebSocketClose
 from relay.console.access.gate import AccessGate, Proof, Visitor
 from relay.console.access.headers import with_headers
 from relay.console.access.origin import from_another_site, names_this_console
-from relay.console.access.refusal import AccessRefused, answer
+from relay.console.access.refusal import CHALLENGE, AccessRefused, answer
 from relay.console.access.rules import is_open, route_rules
 
 logger = logging.getLogger(__name__)
@@ -66,7 +65,7 @@ class AccessMiddleware:
         state["login"] = visitor.login
         state["proof"] = visitor.proof
         state[CSRF_FIELD] = self._gate.logins.csrf_token(visitor.login) if visitor.login is not None else ""
-        await self._run(scope, receive, send, visitor)
+        await self._run(scope, receive, send)
 
     async def _admit(self, request: Request, receive: Receive) -> tuple[Visitor, Receive]:
         """Who sends the request, and how to read its body. Raises AccessRefused."""
@@ -80,12 +79,12 @@ class AccessMiddleware:
         bearer = headers.get("authorization", "").lower().startswith("bearer ")
         if changes and not bearer and from_another_site(headers, options):
             raise AccessRefused(403, "the page of another site sent this request")
-        visitor = await self._gate.identify(request)
+        visitor = self._gate.identify(request)
         if visitor.identity is None and not is_open(path):
             raise AccessRefused(
                 401,
                 "log in, or send a token: Authorization: Bearer TOKEN",
-                {"WWW-Authenticate": self._gate.challenges(request)},
+                CHALLENGE,
             )
         return visitor, await self._check_body(request, receive, visitor) if changes else receive
 
@@ -112,26 +111,21 @@ class AccessMiddleware:
         if login is None or len(tokens) != 1 or not self._gate.logins.csrf_matches(login, tokens[0]):
             raise AccessRefused(403, "the form is not from this login; load the page again and repeat what you did")
 
-    async def _run(self, scope: Scope, receive: Receive, send: Send, visitor: Visitor) -> None:
-        """Run the route. A stream ends when its visitor is no longer admitted."""
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the route."""
         started = False
 
         async def watched(message: Message) -> None:
             nonlocal started
             started = True
-            if message.get("more_body") and visitor.identity is not None and not self._gate.admits(visitor):
-                cancelling.cancel()
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-                return
             await send(message)
 
-        with CancelScope() as cancelling:
-            try:
-                await self._app(scope, receive, watched)
-            except Exception as error:
-                if not started:  # the answer of the server's own middleware would lack the headers
-                    await (await self._failed(scope, error))(scope, receive, send)
-                raise
+        try:
+            await self._app(scope, receive, watched)
+        except Exception as error:
+            if not started:  # the answer of the server's own middleware would lack the headers
+                await (await self._failed(scope, error))(scope, receive, send)
+            raise
 
     async def _failed(self, scope: Scope, error: Exception) -> Response:
         handler: Callable[[Request, Exception], Awaitable[Response]] | None

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from relay.console.access.passwords import SHORTEST_TOKEN
 from relay.console.access.roles import AccessRole
+from relay.console.access.tokens import SHORTEST_TOKEN
 from relay.core.errors import ConfigError
 from relay.settings.address import Address, is_loopback
 from relay.settings.settings import Settings
@@ -48,7 +48,6 @@ class AccessOptions:
     url: str | None
     """How browsers reach the console, without a path; None: by any name, or on loopback by its names."""
     tokens_file: Path | None
-    users_file: Path | None
     api_token: str | None = field(repr=False)
     provider: ProviderOptions | None
     secret: bytes = field(repr=False)
@@ -64,7 +63,7 @@ class AccessOptions:
     @property
     def admits_people(self) -> bool:
         """Whether users can log in to the pages; API_TOKEN admits programs to the API alone."""
-        return bool(self.tokens_file or self.users_file or self.provider)
+        return bool(self.tokens_file or self.provider)
 
     @property
     def public(self) -> bool:
@@ -79,7 +78,6 @@ def access_options(settings: Settings) -> AccessOptions:
         listen=settings.console_port,
         url=settings.console_url,
         tokens_file=_path(settings.console_tokens_file),
-        users_file=_path(settings.console_users_file),
         api_token=settings.api_token.get_secret_value().strip() if settings.api_token is not None else None,
         provider=_provider(settings) if not problems else None,
         secret=_secret(settings),
@@ -91,8 +89,8 @@ def access_options(settings: Settings) -> AccessOptions:
         host, port = options.listen
         problems.append(
             f"CONSOLE_PORT={host}:{port} is open to other machines, and no login is configured for the console. Set "
-            "CONSOLE_TOKENS_FILE, CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER, or listen on 127.0.0.1; for programs that "
-            "read the API, API_TOKEN is enough"
+            "CONSOLE_TOKENS_FILE or CONSOLE_OIDC_ISSUER, or listen on 127.0.0.1; for programs that read the API, "
+            "API_TOKEN is enough"
         )
     if problems:
         raise ConfigError("\n".join(problems))

@@ -27,13 +27,17 @@ class AccessRefused(RequestProblem):
         self.headers = dict(headers or {})
 
 
-def unauthenticated(challenges: str) -> AccessRefused:
+CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="openoutbox"'}
+"""What a request without a login is offered."""
+
+
+def unauthenticated() -> AccessRefused:
     """Without a login, or with a wrong one: both read the same."""
     message = (
         "log in, or send a token that CONSOLE_TOKENS_FILE names, or to the API the token of API_TOKEN: Authorization: "
         "Bearer TOKEN"
     )
-    return AccessRefused(401, message, {"WWW-Authenticate": challenges})
+    return AccessRefused(401, message, CHALLENGE)
 
 
 def too_many(wait: float) -> AccessRefused:

@@ -19,15 +19,14 @@ from relay.console.access.templates import render
 
 logger = logging.getLogger(__name__)
 
-_WRONG: Final = "The name or the password is wrong."
-_WRONG_TOKEN: Final = "The token is wrong."  # noqa: S105 - a message
+_WRONG: Final = "The token is wrong."
 _ENDED: Final = "You are logged out."
 
 AnyIdentity = Annotated[Identity, Depends(require(AccessRole.READER))]
 
 
 class LoginRoutes:
-    """The pages of logins by password and token, and the end of every login."""
+    """The page of logins, and the end of every login."""
 
     def __init__(self, gate: AccessGate) -> None:
         self._gate = gate
@@ -46,21 +45,16 @@ class LoginRoutes:
         return self.page(request, target, message=_ENDED if "ended" in request.query_params else "")
 
     async def log_in(self, request: Request) -> Response:
-        """Check a name and password, or a token. The middleware has bounded and examined the form."""
+        """Check a token. The middleware has bounded and examined the form."""
         fields = {name: values[-1] for name, values in form_fields(await request.body()).items()}
         target = local_path(fields.get("next", "/"))
-        way = Way.TOKEN if "token" in fields else Way.PASSWORD
         try:
-            if way is Way.TOKEN:
-                line = self._gate.check_token(fields["token"], request)
-            else:
-                name, password = fields.get("name", ""), fields.get("password", "")
-                line = await self._gate.check_password(name, password, request)
+            line = self._gate.check_token(fields.get("token", ""), request)
         except AccessRefused as refused:
-            message = str(refused) if refused.status != 401 else (_WRONG_TOKEN if way is Way.TOKEN else _WRONG)
+            message = str(refused) if refused.status != 401 else _WRONG
             retry = {name: value for name, value in refused.headers.items() if name == "Retry-After"}
             return self.page(request, target, message=message, status=refused.status, headers=retry)
-        return self.admitted(request, target, line.identity, way, mark_of(line))
+        return self.admitted(request, target, line.identity, Way.TOKEN, mark_of(line))
 
     async def log_out(self, request: Request, identity: AnyIdentity) -> Response:
         """End the login of this browser, or with the field ``everywhere`` all of the same name."""
@@ -111,7 +105,6 @@ class LoginRoutes:
             failed=status != 200,
             next=target,
             csrf_token=logins.csrf_token(visit),
-            passwords=options.users_file is not None,
             tokens=options.tokens_file is not None,
             people=options.admits_people or not options.authenticates,
             provider=options.provider.host if options.provider is not None else "",

@@ -26,7 +26,6 @@ _MAY: Final = {
 _WITHOUT_LOGIN: Final = {
     Proof.NONE: "no login is configured: every user of this machine is admin",
     Proof.TOKEN: "no login: each request carries a token",
-    Proof.PASSWORD: "no login: each request carries a name and a password",
 }
 
 
@@ -52,4 +51,4 @@ def logins_page(request: Request, console: ConsoleParts, identity: Reader) -> HT
 def _way(login: Login, issuer: str | None) -> str:
     if login.way is Way.PROVIDER:
         return f"OpenID Connect at {urlsplit(issuer or '').hostname or issuer}"
-    return "a token" if login.way is Way.TOKEN else "name and password"
+    return "a token"

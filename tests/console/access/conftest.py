@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from tests.console.access.making import tokens_file, users_file
+from tests.console.access.making import tokens_file
 from tests.console.access.sample import Browser, sample_app, served, settings
 
 
@@ -17,7 +17,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("access")
     return {
         "CONSOLE_TOKENS_FILE": str(tokens_file(folder)),
-        "CONSOLE_USERS_FILE": str(users_file(folder)),
         "CONSOLE_SECRET": "s" * 32,
     }
 

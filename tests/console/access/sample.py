@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,18 +12,17 @@ from typing import Annotated
 import httpx
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Request
-from starlette.responses import HTMLResponse, StreamingResponse
+from starlette.responses import HTMLResponse
 
 from relay.console.access import AccessRole, Identity, install, require
 from relay.console.access.logins import COOKIE
 from relay.settings.settings import Settings
-from tests.console.access.making import PASSWORD, token
-from tests.support.waiting import pace_async, wait_until
+from tests.console.access.making import token
+from tests.support.waiting import wait_until
 
 Reader = Annotated[Identity, Depends(require(AccessRole.READER))]
 Operator = Annotated[Identity, Depends(require(AccessRole.OPERATOR))]
 Admin = Annotated[Identity, Depends(require(AccessRole.ADMIN))]
-STREAM_PAUSE = 0.01  # seconds between two parts of a stream
 
 
 def settings(**variables: str) -> Settings:
@@ -66,22 +64,9 @@ def _add_pages(app: FastAPI) -> None:
     async def fails(identity: Reader) -> None:
         raise ZeroDivisionError("the route failed")
 
-    @app.get("/stream")
-    async def stream(identity: Reader) -> StreamingResponse:
-        async def parts() -> AsyncIterator[str]:
-            while True:
-                yield "data: x\n\n"
-                await pace_async(STREAM_PAUSE)
-
-        return StreamingResponse(parts(), media_type="text/event-stream")
-
 
 def bearer(name: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token(name)}"}
-
-
-def basic(name: str, password: str = PASSWORD) -> dict[str, str]:
-    return {"authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
 
 
 @contextmanager

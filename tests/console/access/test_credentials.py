@@ -1,8 +1,7 @@
-"""Tokens and passwords against their files: what is admitted, what a wrong line costs, and what no message shows."""
+"""Tokens against their file: what is admitted, what a wrong line costs, and what no message shows."""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import logging
 import os
@@ -13,19 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.console.access import credentials
-from relay.console.access.credentials import KnownTokens, KnownUsers
-from relay.console.access.passwords import (
-    STRONG,
-    Cost,
-    hash_password,
-    hash_token,
-    new_token,
-    read_password_hash,
-    read_token_hash,
-)
+from relay.console.access.credentials import KnownTokens
 from relay.console.access.roles import AccessRole, Identity
+from relay.console.access.tokens import hash_token, new_token, read_token_hash
 from relay.core.errors import ConfigError
-from tests.console.access.making import CHEAP, PASSWORD, token, token_line, tokens_file, user_line, users_file
+from tests.console.access.making import token, token_line, tokens_file
 
 
 def changed(path: Path, text: str) -> None:
@@ -89,71 +80,11 @@ def test_a_new_token_is_admitted_by_its_line(tmp_path: Path) -> None:
     assert fresh not in path.read_text()
 
 
-def test_a_user_needs_the_password(tmp_path: Path) -> None:
-    known = KnownUsers(users_file(tmp_path))
-
-    line = known.match("operator-user", PASSWORD)
-    assert line is not None
-    assert line.identity == Identity("operator-user", AccessRole.OPERATOR)
-    assert known.match("operator-user", PASSWORD + "x") is None
-    assert known.match("operator-user", "") is None
-    assert known.match("nobody", PASSWORD) is None
-    assert known.match("operator-user", "x" * 1_000_000) is None
-
-
-def test_an_unknown_name_costs_what_a_known_one_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "users"
-    path.write_text(user_line("reader", "a", cost=CHEAP) + user_line("reader", "b", cost=Cost(3, 2, 2)))
-    known = KnownUsers(path)
-    known.match("nobody", PASSWORD)  # makes the decoy
-    spent: list[tuple[int, int, int]] = []
-    scrypt = hashlib.scrypt
-
-    def counting(password: bytes, *, salt: bytes, n: int, r: int, p: int, maxmem: int, dklen: int) -> bytes:
-        spent.append((n, r, p))
-        return scrypt(password, salt=salt, n=n, r=r, p=p, maxmem=maxmem, dklen=dklen)
-
-    monkeypatch.setattr(hashlib, "scrypt", counting)
-    known.match("b", "wrong")
-    known.match("nobody", "wrong")
-
-    assert spent == [(8, 2, 2), (8, 2, 2)]
-
-
-def test_a_strong_hash_takes_its_memory_and_the_same_letters_match_in_every_form() -> None:
-    made = hash_password("pässwörter")
-
-    assert str(made).startswith("$scrypt$ln=14,r=8,p=5$")
-    assert STRONG.memory == 16 * 2**20
-    assert read_password_hash(str(made)).matches("pa\u0308sswo\u0308rter")
-    assert "scrypt" not in repr(made)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "hunter22",
-        "$scrypt$ln=30,r=8,p=1$AAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-        "$scrypt$ln=14,r=8,p=99$AAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-        "$scrypt$ln=0,r=0,p=0$AAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-        "$scrypt$ln=14,r=8,p=1$AAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-        "$scrypt$ln=14,r=8,p=1$AAAAAAAAAAAAAAAA$AAAA",
-        "$scrypt$ln=14,r=8,p=1$AAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-        "$apr1$x$y",
-    ],
-)
-def test_another_hash_of_a_password_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"hash") as caught:
-        read_password_hash(text)
-    assert text not in str(caught.value)
-
-
 @given(st.text(min_size=6, max_size=80))
 def test_a_text_that_is_no_hash_is_not_shown(text: str) -> None:
-    for read in (read_password_hash, read_token_hash):
-        with pytest.raises(ValueError, match="hash") as caught:
-            read(text)
-        assert text not in str(caught.value)
+    with pytest.raises(ValueError, match="hash") as caught:
+        read_token_hash(text)
+    assert text not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -181,12 +112,12 @@ def test_a_wrong_file_is_refused_at_the_start_without_its_content(tmp_path: Path
 
 
 def test_all_wrong_lines_are_named_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "users"
-    path.write_text("x\n" + user_line("admin", "a") + "y\n" + user_line("reader", "a"))
+    path = tmp_path / "tokens"
+    path.write_text("x\n" + token_line("admin", "a") + "y\n" + token_line("reader", "a"))
 
     with pytest.raises(ConfigError) as caught:
-        KnownUsers(path)
-    assert [line.partition(" line ")[2][0] for line in str(caught.value).splitlines()] == ["1", "3", "4"]
+        KnownTokens(path)
+    assert [line.partition(" line ")[2][0] for line in str(caught.value).splitlines()] == ["1", "3"]
 
 
 @pytest.mark.parametrize("make", ["missing", "folder", "binary", "large"])
@@ -259,14 +190,14 @@ def test_a_file_that_disappears_admits_nobody_until_it_is_back(
 
 
 def test_a_login_by_a_line_ends_with_the_line(tmp_path: Path) -> None:
-    path = users_file(tmp_path)
-    known = KnownUsers(path)
-    line = known.match("admin-user", PASSWORD)
+    path = tokens_file(tmp_path)
+    known = KnownTokens(path)
+    line = known.match(token("admin-token"))
     assert line is not None
     mark = credentials.mark_of(line)
-    assert known.line("admin-user", mark) == line
-    assert known.line("reader-user", mark) is None
+    assert known.line("admin-token", mark) == line
+    assert known.line("reader-token", mark) is None
 
-    changed(path, user_line("admin", "admin-user", "another password"))
+    changed(path, token_line("admin", "admin-token").replace("sha256:", "sha256:0")[:-2] + "\n")
 
-    assert known.line("admin-user", mark) is None
+    assert known.line("admin-token", mark) is None

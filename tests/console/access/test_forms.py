@@ -7,13 +7,13 @@ import pytest
 from fastapi import FastAPI
 
 from relay.console.access.logins import COOKIE
-from tests.console.access.making import PASSWORD
-from tests.console.access.sample import Browser, basic, bearer
+from tests.console.access.making import token
+from tests.console.access.sample import Browser, bearer
 
 
 @pytest.mark.parametrize("fields", [{}, {"csrf_token": ""}, {"csrf_token": "x" * 64}])
 def test_a_change_by_cookie_needs_the_csrf_token(app: FastAPI, browser: Browser, fields: dict[str, str]) -> None:
-    browser.log_in(name="operator-user", password=PASSWORD)
+    browser.log_in(token=token("operator-token"))
     before = len(app.state.done)
 
     for method in ("POST", "PUT", "PATCH", "DELETE"):
@@ -24,7 +24,7 @@ def test_a_change_by_cookie_needs_the_csrf_token(app: FastAPI, browser: Browser,
 
 
 def test_a_change_with_the_token_in_form_or_header_reaches_the_route_whole(browser: Browser) -> None:
-    browser.log_in(name="operator-user", password=PASSWORD)
+    browser.log_in(token=token("operator-token"))
     csrf = browser.csrf()
 
     form = browser.send("POST", "/api/things", content=f"a=%C3%A4&csrf_token={csrf}", headers=FORM)
@@ -39,15 +39,15 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 def test_the_token_of_another_login_is_none(url: str, client: httpx.Client) -> None:
     one, other = Browser(url, client), Browser(url, client)
-    one.log_in(name="operator-user", password=PASSWORD)
-    other.log_in(name="operator-user", password=PASSWORD)
+    one.log_in(token=token("operator-token"))
+    other.log_in(token=token("operator-token"))
 
     assert one.send("POST", "/api/things", data={"csrf_token": other.csrf()}).status_code == 403
     assert one.send("POST", "/api/things", data={"csrf_token": one.csrf()}).status_code == 200
 
 
 def test_a_token_in_json_or_in_the_address_does_not_count(browser: Browser) -> None:
-    browser.log_in(name="operator-user", password=PASSWORD)
+    browser.log_in(token=token("operator-token"))
     csrf = browser.csrf()
 
     assert browser.send("POST", f"/api/things?csrf_token={csrf}").status_code == 403
@@ -65,7 +65,7 @@ def test_a_token_in_json_or_in_the_address_does_not_count(browser: Browser) -> N
     ],
 )
 def test_another_site_changes_nothing_even_with_the_token(browser: Browser, headers: dict[str, str]) -> None:
-    browser.log_in(name="operator-user", password=PASSWORD)
+    browser.log_in(token=token("operator-token"))
     sent = {name: value.format(url=browser.url) for name, value in headers.items()}
 
     answer = browser.send("POST", "/api/things", data={"csrf_token": browser.csrf()}, headers=sent)
@@ -74,14 +74,11 @@ def test_another_site_changes_nothing_even_with_the_token(browser: Browser, head
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://[", ""])
-@pytest.mark.parametrize("proof", ["basic", "cookie"])
 def test_a_browser_without_sec_fetch_site_is_known_by_its_origin(
-    url: str, client: httpx.Client, browser: Browser, origin: str, proof: str
+    url: str, client: httpx.Client, browser: Browser, origin: str
 ) -> None:
-    headers = basic("operator-user")
-    if proof == "cookie":
-        browser.log_in(name="operator-user", password=PASSWORD)
-        headers = {"cookie": f"{COOKIE}={browser.login}", "x-csrf-token": browser.csrf()}
+    browser.log_in(token=token("operator-token"))
+    headers = {"cookie": f"{COOKIE}={browser.login}", "x-csrf-token": browser.csrf()}
 
     assert client.post(f"{url}/api/things", headers={**headers, "origin": origin}).status_code == 403
     assert client.post(f"{url}/api/things", headers={**headers, "origin": url}).status_code == 200
@@ -95,7 +92,7 @@ def test_a_bearer_token_needs_no_csrf_token(url: str, client: httpx.Client) -> N
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "FOO", "post", "TRACE", "PROPFIND"])
 def test_any_other_method_is_a_change(browser: Browser, method: str) -> None:
-    browser.log_in(name="operator-user", password=PASSWORD)
+    browser.log_in(token=token("operator-token"))
 
     assert browser.send(method, "/api/things").status_code in (400, 403)
 
@@ -104,7 +101,7 @@ def test_any_other_method_is_a_change(browser: Browser, method: str) -> None:
     "headers", [{"x-http-method-override": "DELETE"}, {"x-http-method": "DELETE"}, {"x-method-override": "DELETE"}]
 )
 def test_no_header_changes_the_method(app: FastAPI, browser: Browser, headers: dict[str, str]) -> None:
-    browser.log_in(name="operator-user", password=PASSWORD)
+    browser.log_in(token=token("operator-token"))
     before = len(app.state.done)
 
     assert browser.send("GET", "/api/things?_method=DELETE", headers=headers).status_code == 200
@@ -125,7 +122,7 @@ def test_a_large_form_is_refused_before_it_is_read_whole(browser: Browser) -> No
 def test_a_large_body_of_any_kind_is_refused_before_it_is_read_whole(
     app: FastAPI, browser: Browser, client: httpx.Client, chunked: bool
 ) -> None:
-    browser.log_in(name="operator-user", password=PASSWORD)
+    browser.log_in(token=token("operator-token"))
     before = len(app.state.done)
     large = b'"' + b"a" * 2**18
     content = iter([large[: 2**17], large[2**17 :]]) if chunked else large
@@ -139,12 +136,12 @@ def test_a_large_body_of_any_kind_is_refused_before_it_is_read_whole(
 def test_a_login_by_another_kind_of_body_is_refused(browser: Browser) -> None:
     csrf = browser.csrf("/login")
 
-    answer = browser.send("POST", "/login", json={"name": "admin-user"}, headers={"x-csrf-token": csrf})
+    answer = browser.send("POST", "/login", json={"token": "x"}, headers={"x-csrf-token": csrf})
     assert answer.status_code == 415
 
 
 def test_two_cookies_of_the_name_are_none(browser: Browser) -> None:
-    browser.log_in(name="admin-user", password=PASSWORD)
+    browser.log_in(token=token("admin-token"))
     pair = f"{COOKIE}={browser.login}"
     browser.cookies = {}
 
@@ -157,6 +154,6 @@ def test_without_a_cookie_the_login_says_what_is_missing(browser: Browser) -> No
     csrf = browser.csrf("/login")
     browser.cookies = {}
 
-    answer = browser.send("POST", "/login", data={"csrf_token": csrf, "name": "admin-user", "password": PASSWORD})
+    answer = browser.send("POST", "/login", data={"csrf_token": csrf, "token": token("admin-token")})
 
     assert (answer.status_code, "the browser sent no cookie" in answer.text) == (403, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.console.access import limit
-from relay.console.access.limit import PER_ADDRESS, PER_NAME, PER_PAIR, REFILL_SECONDS, LoginLimit, network_of
+from relay.console.access.limit import PER_ADDRESS, REFILL_SECONDS, Buckets, network_of
 from tests.console.access.test_logins import Clock
 
 
@@ -14,63 +14,39 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_one_address_may_try_one_name_a_few_times(clock: Clock) -> None:
-    limits = LoginLimit(clock)
+def test_a_bucket_holds_some_attempts_and_refills(clock: Clock) -> None:
+    buckets = Buckets(PER_ADDRESS, clock)
+    for _ in range(PER_ADDRESS):
+        assert buckets.wait("10.0.0.1") == 0
+        buckets.take("10.0.0.1")
 
-    assert [limits.take("10.0.0.1", "ada") for _ in range(PER_PAIR)] == [0.0] * PER_PAIR
-    wait = limits.take("10.0.0.1", "ada")
-    assert wait == pytest.approx(REFILL_SECONDS / PER_PAIR)
-    assert limits.take("10.0.0.1", "bob") == limits.take("10.0.0.2", "ada") == 0
+    waits = {buckets.wait("10.0.0.1") for _ in range(100)}  # to ask does not make the wait longer
+    assert list(waits) == [pytest.approx(REFILL_SECONDS / PER_ADDRESS)]
+    assert buckets.wait("10.0.0.2") == 0
 
-    clock.now += wait
-    assert limits.take("10.0.0.1", "ada") == 0
-    assert limits.take("10.0.0.1", "ada") > 0
-
-
-def test_one_address_may_not_try_many_names(clock: Clock) -> None:
-    limits = LoginLimit(clock)
-
-    waits = [limits.take("10.0.0.1", f"name-{number}") for number in range(PER_ADDRESS + 1)]
-
-    assert waits[:-1] == [0.0] * PER_ADDRESS
-    assert waits[-1] > 0
-
-
-def test_many_addresses_may_not_try_one_name_without_end(clock: Clock) -> None:
-    limits = LoginLimit(clock)
-
-    waits = [limits.take(f"10.0.{number}.1", "ada") for number in range(PER_NAME + 1)]
-
-    assert waits[:-1] == [0.0] * PER_NAME
-    assert waits[-1] > 0
+    clock.now += waits.pop()
+    assert buckets.wait("10.0.0.1") == 0
+    buckets.take("10.0.0.1")
+    assert buckets.wait("10.0.0.1") > 0
 
 
 def test_a_right_login_does_not_count(clock: Clock) -> None:
-    limits = LoginLimit(clock)
+    buckets = Buckets(PER_ADDRESS, clock)
 
-    for _ in range(10 * PER_NAME):
-        assert limits.take("10.0.0.1", "ada") == 0
-        limits.give_back("10.0.0.1", "ada")
-
-
-def test_a_refused_attempt_does_not_make_the_wait_longer(clock: Clock) -> None:
-    limits = LoginLimit(clock)
-    for _ in range(PER_PAIR):
-        limits.take("10.0.0.1", "ada")
-
-    waits = {limits.take("10.0.0.1", "ada") for _ in range(100)}
-
-    assert list(waits) == [pytest.approx(REFILL_SECONDS / PER_PAIR)]
+    for _ in range(10 * PER_ADDRESS):
+        assert buckets.wait("10.0.0.1") == 0
+        buckets.take("10.0.0.1")
+        buckets.give_back("10.0.0.1")
 
 
 def test_memory_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit, "MOST_KEYS", 50)
-    limits = LoginLimit(clock)
+    buckets = Buckets(PER_ADDRESS, clock)
 
     for number in range(1000):
-        limits.take(f"10.0.{number % 256}.{number // 256}", "n" * 100_000 + str(number))
+        buckets.take(f"10.0.{number % 256}.{number // 256}")
 
-    assert [len(buckets) for buckets in (limits._pairs, limits._addresses, limits._names)] == [50, 50, 50]
+    assert len(buckets) == 50
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def keeper(clock: Clock, secret: bytes = SECRET) -> Logins:
 
 def test_a_cookie_brings_its_login_back(clock: Clock) -> None:
     logins = keeper(clock)
-    login = logins.new(ADMIN, Way.PASSWORD, "mark")
+    login = logins.new(ADMIN, Way.TOKEN, "mark")
 
     assert logins.open(logins.seal(login)) == login
     assert keeper(clock).open(logins.seal(login)) == login, "a console with the same secret reads it"
@@ -53,7 +53,7 @@ def test_every_login_has_an_id_of_its_own(clock: Clock) -> None:
 @given(st.integers(0, 400), st.characters(codec="ascii"))
 def test_a_changed_cookie_opens_nothing(position: int, letter: str) -> None:
     logins = keeper(Clock())
-    login = logins.new(Identity("reader", AccessRole.READER), Way.PASSWORD, "mark")
+    login = logins.new(Identity("reader", AccessRole.READER), Way.TOKEN, "mark")
     value = logins.seal(login)
     at = position % len(value)
     forged = value[:at] + letter + value[at + 1 :]
@@ -70,7 +70,7 @@ def test_what_is_no_cookie_opens_nothing(clock: Clock, value: str) -> None:
 
 def test_another_secret_or_purpose_opens_nothing(clock: Clock) -> None:
     logins = keeper(clock)
-    value = logins.seal(logins.new(ADMIN, Way.PASSWORD))
+    value = logins.seal(logins.new(ADMIN, Way.TOKEN))
 
     assert keeper(clock, b"o" * 32).open(value) is None
     assert SealedNotes(SECRET, "provider", 100.0, clock).open(value, 5) is None
@@ -86,7 +86,7 @@ def test_a_signed_cookie_of_another_shape_opens_nothing(clock: Clock, content: A
 
 def test_a_login_ends_with_its_lifetime(clock: Clock) -> None:
     logins = keeper(clock)
-    value = logins.seal(logins.new(ADMIN, Way.PASSWORD))
+    value = logins.seal(logins.new(ADMIN, Way.TOKEN))
 
     clock.now += 100
     assert logins.open(value) is not None
@@ -96,7 +96,7 @@ def test_a_login_ends_with_its_lifetime(clock: Clock) -> None:
 
 def test_an_ended_login_opens_nothing_more_and_others_do(clock: Clock) -> None:
     logins = keeper(clock)
-    first, second = logins.new(ADMIN, Way.PASSWORD), logins.new(ADMIN, Way.PASSWORD)
+    first, second = logins.new(ADMIN, Way.TOKEN), logins.new(ADMIN, Way.TOKEN)
 
     logins.end(first)
 
@@ -107,13 +107,13 @@ def test_an_ended_login_opens_nothing_more_and_others_do(clock: Clock) -> None:
 
 def test_all_logins_of_one_name_and_way_end_together(clock: Clock) -> None:
     logins = keeper(clock)
-    one, other = logins.new(ADMIN, Way.PASSWORD), logins.new(ADMIN, Way.PASSWORD)
-    same_name, same_way = logins.new(ADMIN, Way.PROVIDER), logins.new(Identity("bob", AccessRole.ADMIN), Way.PASSWORD)
+    one, other = logins.new(ADMIN, Way.TOKEN), logins.new(ADMIN, Way.TOKEN)
+    same_name, same_way = logins.new(ADMIN, Way.PROVIDER), logins.new(Identity("bob", AccessRole.ADMIN), Way.TOKEN)
 
     clock.now += 1
     logins.end_all_of(one)
     clock.now += 0.01
-    later = logins.new(ADMIN, Way.PASSWORD)
+    later = logins.new(ADMIN, Way.TOKEN)
 
     assert [logins.lives(login) for login in (one, other)] == [False, False]
     assert [logins.lives(login) for login in (same_name, same_way, later)] == [True, True, True]
@@ -125,18 +125,18 @@ def test_what_has_been_ended_is_bounded_and_never_lives_again(clock: Clock, monk
     ended: list[Login] = []
     for _ in range(50):
         clock.now += 0.1
-        ended.append(logins.new(ADMIN, Way.PASSWORD))
+        ended.append(logins.new(ADMIN, Way.TOKEN))
         logins.end(ended[-1])
         assert len(logins._ended) <= 10
         assert not any(logins.lives(login) for login in ended)
     clock.now += 0.1
-    assert logins.lives(logins.new(ADMIN, Way.PASSWORD))
+    assert logins.lives(logins.new(ADMIN, Way.TOKEN))
 
 
 def test_what_has_expired_is_forgotten(clock: Clock) -> None:
     logins = keeper(clock)
     for _ in range(3):
-        logins.end_all_of(logins.new(ADMIN, Way.PASSWORD))
+        logins.end_all_of(logins.new(ADMIN, Way.TOKEN))
     clock.now += 101
     logins.end(logins.new())
 
@@ -146,7 +146,7 @@ def test_what_has_expired_is_forgotten(clock: Clock) -> None:
 
 def test_a_csrf_token_belongs_to_one_login(clock: Clock) -> None:
     logins = keeper(clock)
-    login, other = logins.new(ADMIN, Way.PASSWORD), logins.new(ADMIN, Way.PASSWORD)
+    login, other = logins.new(ADMIN, Way.TOKEN), logins.new(ADMIN, Way.TOKEN)
     token = logins.csrf_token(login)
 
     assert logins.csrf_matches(login, token)

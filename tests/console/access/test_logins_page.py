@@ -14,15 +14,15 @@ from relay.console.access import AccessRole
 from relay.console.app import build_console
 from relay.console.serve import VARIABLES
 from relay.settings.settings import Settings
-from tests.console.access.making import PASSWORD, token
-from tests.console.access.sample import Browser, basic, bearer, served
+from tests.console.access.making import token
+from tests.console.access.sample import Browser, bearer, served
 
 STORAGE = {"STORAGE_URL": "postgres://u@127.0.0.1:1/d"}  # nothing listens: the page needs no database
 
 
 @pytest.fixture(scope="module")
 def console(files: dict[str, str]) -> Iterator[str]:
-    """The URL of a console with tokens and users."""
+    """The URL of a console with tokens."""
     settings = Settings.from_env({**STORAGE, **files, "CONSOLE_LOGIN_LIFETIME": "3h"}, only=VARIABLES)
     with served(build_console(settings)) as url:
         yield url
@@ -45,22 +45,18 @@ def buttons(html: str) -> list[str]:
 
 
 @pytest.mark.parametrize("role", list(AccessRole))
-@pytest.mark.parametrize("way", ["name and password", "a token"])
-def test_a_login_says_who_how_and_until_when(visitor: Browser, role: AccessRole, way: str) -> None:
+def test_a_login_says_who_how_and_until_when(visitor: Browser, role: AccessRole) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
-    if way == "a token":
-        visitor.log_in(token=token(f"{role}-token"))
-    else:
-        visitor.log_in(name=f"{role}-user", password=PASSWORD)
+    visitor.log_in(token=token(f"{role}-token"))
     after = datetime.now(UTC)
 
     page = visitor.send("GET", "/logins")
 
     assert page.status_code == 200
-    assert f'<h2 id="you">{role}-{"token" if way == "a token" else "user"}</h2>' in page.text
+    assert f'<h2 id="you">{role}-token</h2>' in page.text
     said = facts(page.text)
     assert said["Role"].startswith(f"{role}: ")
-    assert said["Logged in by"] == way
+    assert said["Logged in by"] == "a token"
     since, until = (datetime.fromisoformat(each) for each in re.findall(r'<time datetime="(.*?)">', page.text))
     assert before <= since <= after
     assert until - since == timedelta(hours=3)
@@ -68,15 +64,12 @@ def test_a_login_says_who_how_and_until_when(visitor: Browser, role: AccessRole,
     assert buttons(page.text) == ["Log out", "Log out everywhere"]
 
 
-@pytest.mark.parametrize(
-    ("headers", "said"), [(bearer("reader-token"), "carries a token"), (basic("reader-user"), "a name and a password")]
-)
-def test_a_request_that_proves_itself_has_no_login_to_end(visitor: Browser, headers: dict[str, str], said: str) -> None:
-    visitor.log_in(name="admin-user", password=PASSWORD)
+def test_a_request_that_proves_itself_has_no_login_to_end(visitor: Browser) -> None:
+    visitor.log_in(token=token("admin-token"))
 
-    page = visitor.send("GET", "/logins", headers=headers)
+    page = visitor.send("GET", "/logins", headers=bearer("reader-token"))
 
-    assert said in facts(page.text)["Logged in by"]
+    assert "carries a token" in facts(page.text)["Logged in by"]
     assert facts(page.text).keys() == {"Role", "Logged in by"}
     assert buttons(page.text) == []
 
@@ -94,7 +87,7 @@ def test_without_a_login_the_page_leads_to_the_login_and_back(visitor: Browser) 
     answer = visitor.send("GET", "/logins")
     assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=/logins")
 
-    assert visitor.log_in(next_path="/logins", name="reader-user", password=PASSWORD).headers["location"] == "/logins"
+    assert visitor.log_in(next_path="/logins", token=token("reader-token")).headers["location"] == "/logins"
 
 
 def pressed(browser: Browser, button: str) -> httpx.Response:
@@ -110,7 +103,7 @@ def pressed(browser: Browser, button: str) -> httpx.Response:
 def test_log_out_ends_this_browser_and_no_other(console: str, client: httpx.Client) -> None:
     mine, other = Browser(console, client), Browser(console, client)
     for browser in (mine, other):
-        browser.log_in(name="operator-user", password=PASSWORD)
+        browser.log_in(token=token("operator-token"))
     stolen = dict(mine.cookies)
 
     answer = pressed(mine, "Log out")
@@ -120,20 +113,19 @@ def test_log_out_ends_this_browser_and_no_other(console: str, client: httpx.Clie
     assert [browser.send("GET", "/logins").status_code for browser in (mine, other)] == [303, 200]
 
 
-def test_log_out_everywhere_ends_the_name_in_this_way_and_no_other(console: str, client: httpx.Client) -> None:
-    mine, same, another_name, another_way = (Browser(console, client) for _ in range(4))
+def test_log_out_everywhere_ends_the_name_and_no_other(console: str, client: httpx.Client) -> None:
+    mine, same, another_name = (Browser(console, client) for _ in range(3))
     for browser in (mine, same):
-        browser.log_in(name="admin-user", password=PASSWORD)
-    another_name.log_in(name="reader-user", password=PASSWORD)
-    another_way.log_in(token=token("admin-token"))
+        browser.log_in(token=token("admin-token"))
+    another_name.log_in(token=token("reader-token"))
     cookies = dict(mine.cookies)
 
     assert pressed(mine, "Log out everywhere").status_code == 303
 
     mine.cookies = cookies
-    statuses = [browser.send("GET", "/logins").status_code for browser in (mine, same, another_name, another_way)]
-    assert statuses == [303, 303, 200, 200]
-    assert mine.log_in(name="admin-user", password=PASSWORD).status_code == 303, "the password is still right"
+    statuses = [browser.send("GET", "/logins").status_code for browser in (mine, same, another_name)]
+    assert statuses == [303, 303, 200]
+    assert mine.log_in(token=token("admin-token")).status_code == 303, "the token is still right"
     assert mine.send("GET", "/logins").status_code == 200
 
 
@@ -147,7 +139,7 @@ def test_log_out_everywhere_ends_the_name_in_this_way_and_no_other(console: str,
     ],
 )
 def test_no_other_site_logs_anybody_out(visitor: Browser, fields: dict[str, str], headers: dict[str, str]) -> None:
-    visitor.log_in(name="reader-user", password=PASSWORD)
+    visitor.log_in(token=token("reader-token"))
     if fields.get("csrf_token") == "own":
         fields = {"csrf_token": visitor.csrf("/logins")}
 
@@ -158,7 +150,7 @@ def test_no_other_site_logs_anybody_out(visitor: Browser, fields: dict[str, str]
 
 
 def test_the_navigation_marks_one_page(visitor: Browser) -> None:
-    visitor.log_in(name="reader-user", password=PASSWORD)
+    visitor.log_in(token=token("reader-token"))
 
     marked = re.findall(r'<a href="([^"]+)"[^>]*aria-current="page"', visitor.send("GET", "/logins").text)
 

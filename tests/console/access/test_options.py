@@ -44,8 +44,16 @@ def test_a_public_address_without_a_way_to_log_in_is_refused(address: str) -> No
     message = refusal(CONSOLE_PORT=address)
 
     assert message.startswith("CONSOLE_PORT=")
-    assert "Set CONSOLE_TOKENS_FILE, CONSOLE_USERS_FILE or CONSOLE_OIDC_ISSUER, or listen on 127.0.0.1" in message
+    assert "Set CONSOLE_TOKENS_FILE or CONSOLE_OIDC_ISSUER, or listen on 127.0.0.1" in message
     assert options(CONSOLE_PORT=address, CONSOLE_TOKENS_FILE="tokens").public
+
+
+@pytest.mark.parametrize("other", [{}, {"CONSOLE_TOKENS_FILE": "tokens"}, PROVIDER, {"API_TOKEN": "x" * 32}])
+def test_a_console_that_passwords_guarded_does_not_start_without_them(other: dict[str, str]) -> None:
+    message = refusal(CONSOLE_USERS_FILE="/etc/openoutbox/users", **other)
+
+    assert message.startswith("CONSOLE_USERS_FILE is no longer a variable; create a token for each user")
+    assert "CONSOLE_TOKENS_FILE" in message
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.8.9.1:1", "[::1]:1", "localhost:1", "LOCALHOST:1"])

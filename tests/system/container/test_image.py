@@ -143,18 +143,19 @@ def test_the_console_shows_the_outbox_to_those_who_log_in(engine: Engine, databa
     assert "no login is configured for the console" in refused.stdout + refused.stderr
 
     name = f"console-{uuid.uuid4().hex[:8]}"
-    users = ["--env", "CONSOLE_USERS_FILE=/etc/openoutbox/users"]
-    users += ["--volume", f"{ROOT / 'deploy' / 'console'}:/etc/openoutbox:ro"]
+    tokens = ["--env", "CONSOLE_TOKENS_FILE=/etc/openoutbox/tokens"]
+    tokens += ["--volume", f"{ROOT / 'deploy' / 'console'}:/etc/openoutbox:ro"]
     health = ["--env", f"SERVER_PORT=127.0.0.1:{port}"]
-    engine.podman("run", "--detach", "--name", name, *users, *health, *console, IMAGE, "console")
+    engine.podman("run", "--detach", "--name", name, *tokens, *health, *console, IMAGE, "console")
     running = Running(engine, name)
     wait_until(lambda: running.exec("relay", "--healthcheck").returncode == 0, 60, "the health check")
 
+    token = (ROOT / "deploy" / "console" / "tokens").read_text().split("is ", 1)[1].split(".", 1)[0]
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Accept": "text/html"}) as browser:
         assert browser.get("/").headers["location"].startswith("/login")
         assert "Log in" in browser.get("/login").text
         for path in ("/", "/events", "/dead", "/fleet", "/static/console.css", "/api/v1/stats"):
-            assert browser.get(path, auth=("admin", "admin")).status_code == 200, path
+            assert browser.get(path, headers={"Authorization": f"Bearer {token}"}).status_code == 200, path
     assert running.stop() == 0, running.logs()
 
 
