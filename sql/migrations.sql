@@ -1,8 +1,9 @@
 -- The record of the migrations that a room has applied to its schema. The room chooses the schema and the table's name.
 
 -- name: lock
--- Lets one migrate at a time work on a schema, until its transaction ends.
-SELECT PG_ADVISORY_XACT_LOCK(HASHTEXTEXTENDED('public.schema_migration', 0));
+-- Lets one migrate at a time work on a schema, until its transaction ends. Does not wait.
+-- Result: whether the lock is held now.
+SELECT PG_TRY_ADVISORY_XACT_LOCK(HASHTEXTEXTENDED('public.schema_migration', 0));
 
 -- name: lock_timeout
 -- Bounds the wait for each lock of a migration: writers queue behind one that waits. Touches no table.

@@ -12,9 +12,10 @@ from typing import Final, Literal, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Connection, execute
-from relay.eventstore.history import schema_history
+from relay.eventstore.history import StoreSchema
 from relay.eventstore.part import StorePart
 from relay.eventstore.statements import EventStoreStatements
+from relay.postgres.migrate import migrate_async
 from relay.postgres.migrations import MigrationPlan
 
 Positions = Literal["gapless", "settled"]
@@ -65,30 +66,10 @@ class SchemaPart(StorePart):
         """
         if positions not in ("gapless", "settled"):
             raise ConfigError(f"positions: {positions!r}; choose 'gapless' or 'settled'")
-        history = schema_history(self._statements, positions)
-        async with self._database.connection("migrate the event store") as connection, connection.transaction():
-            if not dry_run:
-                await history.lock(connection)
-            state = await _settings(connection, self._statements)
-            if state is not None and state[0] != positions:
-                raise ConfigError(
-                    f"positions: this store has {state[0]!r}, which cannot change to {positions!r}; export the "
-                    f"tenants, create a store in another schema with {positions!r} and import them there"
-                )
-            if dry_run:
-                return StoreMigration(await history.plan(connection), state is None or state[1] != notify)
-            await _ensure_schema(connection, self._statements)
-            plan = await history.apply(connection)
-            changed = state is None or state[1] != notify
-            if changed:
-                await self._set_notify(connection, positions, notify=notify)
-            return StoreMigration(plan, changed)
-
-    async def _set_notify(self, connection: Connection, positions: Positions, *, notify: bool) -> None:
-        statements = self._statements
-        await execute(connection, statements.text("eventstore/notify:on" if notify else "eventstore/notify:off"))
-        saved = {"positions": positions, "notify": notify}
-        await execute(connection, statements.text("eventstore/migrate:save_settings"), saved)
+        schema = StoreSchema(self._statements, positions, notify=notify)
+        async with self._database.connection(schema.doing) as connection:
+            plan = await migrate_async(connection, schema, dry_run=dry_run)
+        return StoreMigration(plan, schema.notify_changed)
 
     async def grant(self, role: str, access: Access) -> None:
         """Grant database role ``role`` the rights of a reader, a writer, a subscriber or the console.
@@ -114,28 +95,13 @@ class SchemaPart(StorePart):
             await self._grant(connection, positions, role, ("isolation", *_GRANTS["subscriber"], *_GRANTS["writer"]))
 
     async def _positions(self, connection: Connection) -> str:
-        state = await _settings(connection, self._statements)
-        if state is None:
-            raise ConfigError("the event store does not exist yet; call migrate first")
-        return state[0]
+        if (await execute(connection, self._statements.text("eventstore/migrate:exists")))[0][0]:
+            rows = await execute(connection, self._statements.text("eventstore/migrate:settings"))
+            if rows:
+                return str(rows[0][0])
+        raise ConfigError("the event store does not exist yet; call migrate first")
 
     async def _grant(self, connection: Connection, positions: str, role: str, files: tuple[str, ...]) -> None:
         for file in files:
             for statement in self._statements.definitions(f"eventstore/{file}", positions, role=role):
                 await execute(connection, statement)
-
-
-async def _ensure_schema(connection: Connection, statements: EventStoreStatements) -> None:
-    exists = await execute(
-        connection, statements.text("eventstore/migrate:schema_exists"), {"schema": statements.schema}
-    )
-    if not exists[0][0]:
-        await execute(connection, statements.text("eventstore/migrate:create_schema"))
-
-
-async def _settings(connection: Connection, statements: EventStoreStatements) -> tuple[str, bool] | None:
-    exists = await execute(connection, statements.text("eventstore/migrate:exists"))
-    if not exists[0][0]:
-        return None
-    rows = await execute(connection, statements.text("eventstore/migrate:settings"))
-    return (rows[0][0], rows[0][1]) if rows else None

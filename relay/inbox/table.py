@@ -6,7 +6,7 @@ differs is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, LiteralString
 
@@ -15,8 +15,11 @@ from relay.postgres.codec import MOMENTS
 from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.connect import connect
 from relay.postgres.errors import translating
-from relay.postgres.operating import OPERATOR, fetch, naming_the_grant
-from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, quote_identifier, statement, without_parameters
+from relay.postgres.grants import create_in, granting
+from relay.postgres.migrate import migrate
+from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
+from relay.postgres.operating import OPERATOR, fetch
+from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, statement, without_parameters
 from relay.postgres.url import connection_parameters
 
 _DOING: Final = "creating the inbox"
@@ -33,7 +36,7 @@ def creation(table: TableName) -> list[LiteralString]:
 def is_created(url: str, table: TableName) -> bool:
     """Whether the inbox exists. Raises SchemaError for a table that is none, StorageUnavailable."""
     with _connected(url, _DOING) as connection:
-        return _exists(connection, table)
+        return migrate(connection, _InboxSchema(table), dry_run=True).up_to_date
 
 
 def create(url: str, table: TableName) -> bool:
@@ -41,16 +44,28 @@ def create(url: str, table: TableName) -> bool:
 
     Raises SchemaError for a table of that name that is no inbox and for a missing right, StorageUnavailable.
     """
-    schema = quote_identifier(table.schema or DEFAULT_SCHEMA)
     with _connected(url, _DOING) as connection:
-        grant = f'run as the owner of the schema: GRANT USAGE, CREATE ON SCHEMA {schema} TO "{connection.info.user}"'
-        with naming_the_grant(grant), translating(_DOING), connection.transaction():
-            connection.execute(statement("inbox/table:lock"))
-            if _exists(connection, table):
-                return False
-            for sql in creation(table):
-                connection.execute(sql)
-            return True
+        return not migrate(connection, _InboxSchema(table)).up_to_date
+
+
+class _InboxSchema(Schema):
+    """One step, the table with its index, for ``relay.postgres.migrations``."""
+
+    doing = _DOING
+
+    def __init__(self, table: TableName) -> None:
+        self._table = table
+
+    def lock(self) -> Query:
+        return Query(statement("inbox/table:lock"))
+
+    def plan(self) -> Run[MigrationPlan]:
+        found = yield Query(statement("inbox/table:describe"), {"table": self._table.quoted})
+        missing = () if _is_inbox(found, self._table) else (Migration(1, "table", tuple(creation(self._table))),)
+        return MigrationPlan(0, recorded=False, pending=missing, definitions=())
+
+    def remedy(self, user: str) -> str:
+        return f"run as the owner of the schema: {create_in(self._table.schema or DEFAULT_SCHEMA, user)}"
 
 
 @contextmanager
@@ -60,13 +75,12 @@ def opened(url: str, table: TableName, doing: str, rights: str) -> Iterator[Conn
     Raises ConfigError for a wrong URL, SchemaError without the table and for a missing right (naming the GRANT of
     ``rights``), StorageUnavailable, and what ``relay.postgres.errors`` makes of the errors of statements.
     """
-    with _connected(url, doing) as connection:
-        grant = f'run as the owner of the table: GRANT {rights} ON {table.quoted} TO "{connection.info.user}"'
-        with naming_the_grant(grant), translating(doing):
-            if not _exists(connection, table):
-                option = "" if str(table) == DEFAULT_INBOX else f" --table {table}"
-                raise SchemaError(f"{doing}: there is no table {table}; create it: relay-cli inbox migrate{option}")
-            yield connection
+    with _connected(url, doing) as connection, granting(rights, table, connection.info.user), translating(doing):
+        found = fetch(connection, statement("inbox/table:describe"), {"table": table.quoted})
+        if not _is_inbox(found, table):
+            option = "" if str(table) == DEFAULT_INBOX else f" --table {table}"
+            raise SchemaError(f"{doing}: there is no table {table}; create it: relay-cli inbox migrate{option}")
+        yield connection
 
 
 def rows(
@@ -85,9 +99,8 @@ def _connected(url: str, doing: str) -> Iterator[Connection]:
         yield connection
 
 
-def _exists(connection: Connection, table: TableName) -> bool:
-    """Whether there is such a table. Raises SchemaError when it is no inbox."""
-    found = fetch(connection, statement("inbox/table:describe"), {"table": table.quoted})
+def _is_inbox(found: Sequence[tuple[Any, ...]], table: TableName) -> bool:
+    """Whether there is such a table, as ``describe`` found it. Raises SchemaError when it is no inbox."""
     if not found:
         return False
     kind, columns, primary_key, indexed = found[0]

@@ -9,13 +9,12 @@ import difflib
 from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
-from relay.outbox.options import MIGRATE
+from relay.outbox.migrate import connected
 from relay.outbox.schema import default_index_names, table_name
-from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
-from relay.postgres.operating import naming_the_grant
+from relay.postgres.migrate import migrate
+from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
 from relay.postgres.sql import DEFAULT_TABLE, Name, TableName, sql_root, statement, statement_names, without_parameters
-from relay.postgres.url import connection_parameters
 
 _FOLDER = "outbox/extensions"
 
@@ -91,32 +90,51 @@ def extension_sql(name: str, table: TableName) -> list[LiteralString]:
 def add_extension(url: str, table: TableName, name: str) -> bool:
     """Apply one extension; whether that changed anything.
 
-    Applying it again does nothing, and goes on where a time before was interrupted. Raises SchemaError for a missing
-    right, which names who has it.
+    Applying it again does nothing, and goes on where a time before was interrupted. Waits for a migrate in the same
+    database. Raises SchemaError for a missing right, which names who has it.
     """
-    statements = extension_sql(name, table)
-    owner = f"run it as the owner of table {table}, who has the right to create in its schema"
-    with (
-        naming_the_grant(owner),
-        translating(f"adding {name}"),
-        connect(connection_parameters(url, MIGRATE)) as connection,
-    ):
-        before = _state(connection, table)
-        for sql in statements:
-            connection.execute(sql)
-        return _state(connection, table) != before
+    schema = _Extension(table, name)
+    with translating(schema.doing), connected(url) as connection, connected(url) as beside:
+        migrate(connection, schema, beside=beside)
+    return schema.changed
 
 
-def _state(connection: SyncConnection, table: TableName) -> list[tuple[Any, ...]]:
-    names = {
-        "outbox": table.quoted,
-        "replays": replays_of(table).quoted,
-        "relays": relays_of(table).quoted,
-        "pauses": pauses_of(table).quoted,
-        "changes": changes_of(table).quoted,
-        "wake": _wake(table).quoted,
-    }
-    return connection.execute(statement("outbox/migrate:extension_state"), names).fetchall()
+class _Extension(Schema):
+    """All statements of an extension: they may be repeated, and what they changed is seen in the catalog."""
+
+    def __init__(self, table: TableName, name: str) -> None:
+        self.doing = f"adding {name}"
+        self.changed = False
+        self._table = table
+        self._statements = extension_sql(name, table)
+        self._before: list[tuple[Any, ...]] = []
+
+    def lock(self) -> Query:
+        return Query(statement("outbox/migrate:lock"))
+
+    def plan(self) -> Run[MigrationPlan]:
+        self._before = yield self._state()
+        steps = tuple(Migration(number, "", (sql,), alone=True) for number, sql in enumerate(self._statements, 1))
+        return MigrationPlan(0, recorded=False, pending=steps, definitions=())
+
+    def apply(self, plan: MigrationPlan) -> Run[None]:
+        yield from super().apply(plan)
+        self.changed = (yield self._state()) != self._before
+
+    def remedy(self, user: str) -> str:  # noqa: ARG002 - the owner has them
+        return f"run it as the owner of table {self._table}, who has the right to create in its schema"
+
+    def _state(self) -> Query:
+        table = self._table
+        names = {
+            "outbox": table.quoted,
+            "replays": replays_of(table).quoted,
+            "relays": relays_of(table).quoted,
+            "pauses": pauses_of(table).quoted,
+            "changes": changes_of(table).quoted,
+            "wake": _wake(table).quoted,
+        }
+        return Query(statement("outbox/migrate:extension_state"), names)
 
 
 def _wake(table: TableName) -> TableName:

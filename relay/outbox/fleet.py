@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, LiteralString
 from uuid import UUID, uuid4
 
-from relay.core.errors import ConfigError, SchemaError
+from relay.core.errors import ConfigError
 from relay.core.fleet import DESTINATION, FORGOTTEN, LIVING, CommonSettings, settings_that_differ
 from relay.core.ports import Heartbeat
 from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection, Work
-from relay.postgres.operating import NO_PRIVILEGE
+from relay.postgres.grants import THE_USER, granting
 from relay.postgres.sql import TableName, statement
 
 _DEADLINE = 2.0  # seconds
@@ -122,13 +122,8 @@ class OutboxFleet:
         ]
 
     async def _run(self, doing: str, work: Work[Any]) -> Any:  # noqa: ANN401 - as the work returns
-        try:
+        with granting("SELECT, INSERT, UPDATE, DELETE", relays_of(self._table), THE_USER):
             return await self._storage.watching.run(doing, work, _DEADLINE)
-        except SchemaError as error:
-            if error.sqlstate != NO_PRIVILEGE:
-                raise
-            grant = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {relays_of(self._table).quoted} TO the relay's user"
-            raise SchemaError(f"{error}; run: {grant}", error.sqlstate) from error
 
     def _sql(self, name: str) -> LiteralString:
         return statement(f"outbox/fleet:{name}", self._table, {RELAYS: relays_of(self._table)})

@@ -12,15 +12,12 @@ A schema that does not exist is an error and not created: who owns it is the ope
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final
 
 from psycopg import IsolationLevel
 
-from relay.core.errors import SchemaError, StorageBusy
+from relay.core.errors import SchemaError
 from relay.outbox.options import MIGRATE
 from relay.outbox.schema import INDEXES, Step, index_names, steps
 from relay.outbox.schemadiff import (
@@ -35,11 +32,11 @@ from relay.outbox.schemadiff import (
 from relay.outbox.tablecheck import refuse_kind
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
-from relay.postgres.operating import naming_the_grant
+from relay.postgres.grants import create_in
+from relay.postgres.migrate import migrate as run
+from relay.postgres.migrations import LONGEST_WAIT, Migration, MigrationPlan, Query, Run, Schema
 from relay.postgres.sql import DEFAULT_SCHEMA, TableName, quote_identifier, statement
 from relay.postgres.url import connection_parameters
-
-_POLL: Final = 0.1  # seconds between two looks at whether another migrate has finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,47 +58,33 @@ def plan(url: str, table: TableName) -> Plan:
 
     Raises SchemaError for a table that differs, ConfigError for a wrong URL, StorageUnavailable.
     """
-    with translating("migrating"), _connect(url) as connection:
-        return _plan(connection, table)
+    schema = OutboxSchema(table)
+    with translating("migrating"), connected(url) as connection:
+        run(connection, schema, dry_run=True)
+    return schema.missing
 
 
-def migrate(url: str, table: TableName, *, wait: float = 600.0, on_step: Callable[[Step], None] | None = None) -> Plan:
+def migrate(
+    url: str, table: TableName, *, wait: float = LONGEST_WAIT, on_step: Callable[[Step], None] | None = None
+) -> Plan:
     """Apply what is missing and return it. ``on_step`` receives each statement that has taken effect.
 
     Waits up to ``wait`` seconds for another migrate in the same database, then raises StorageBusy. Raises as
     :func:`plan` does, and SchemaError when a right is missing.
     """
-    with _naming_the_grant(url, table), translating("migrating"), _connect(url) as guard, _connect(url) as connection:
-        _lock(guard, wait)
-        migration = _plan(connection, table)
-        if migration.live:
-            for step in migration.steps:
-                connection.execute(step.sql)
-                _tell(on_step, step)
-        elif migration.steps:
-            with connection.transaction():
-                for step in migration.steps:
-                    connection.execute(step.sql)
-            for step in migration.steps:
-                _tell(on_step, step)
-        guard.rollback()
-        return migration
+    schema = OutboxSchema(table)
+
+    def report(applied: Migration) -> None:
+        if on_step is not None:
+            on_step(next(step for step in schema.missing.steps if step.number == applied.number))
+
+    with translating("migrating"), connected(url) as connection, connected(url) as beside:
+        run(connection, schema, wait=wait, beside=beside, on_step=report)
+    return schema.missing
 
 
-def _naming_the_grant(url: str, table: TableName) -> AbstractContextManager[None]:
-    """Name what a user without the right needs: rights on the schema for a new table, else the table's owner."""
-    user = connection_parameters(url, MIGRATE).get("user", "the user of STORAGE_URL")
-    schema = quote_identifier(table.schema or DEFAULT_SCHEMA)
-    grant = f'GRANT USAGE, CREATE ON SCHEMA {schema} TO "{user}"'
-    return naming_the_grant(f"run it as the owner of the table, or for a new table first: {grant}")
-
-
-def _tell(on_step: Callable[[Step], None] | None, step: Step) -> None:
-    if on_step is not None:
-        on_step(step)
-
-
-def _connect(url: str) -> SyncConnection:
+def connected(url: str) -> SyncConnection:
+    """A connection for a migration of an outbox or its extensions."""
     parameters = connection_parameters(url, MIGRATE)
     with translating():
         connection = connect(parameters)
@@ -109,47 +92,57 @@ def _connect(url: str) -> SyncConnection:
     return connection
 
 
-def _lock(guard: SyncConnection, wait: float) -> None:
-    """Hold the one lock of all migrates until the guard's transaction ends."""
-    until = time.monotonic() + wait
-    guard.autocommit = False
-    while True:
-        row = guard.execute(statement("outbox/migrate:lock")).fetchone()
-        if row is not None and row[0]:
-            return
-        guard.rollback()
-        if time.monotonic() >= until:
-            raise StorageBusy(f"migrating: another migrate has been running in this database for {wait:g} s")
-        time.sleep(_POLL)
+class OutboxSchema(Schema):
+    """The table and its indexes, for ``relay.postgres.migrations``."""
+
+    def __init__(self, table: TableName) -> None:
+        self._table = table
+        self.missing = Plan(table, (), live=False)
+        """Known after ``plan``."""
+
+    def lock(self) -> Query:
+        """One for all outboxes of the database."""
+        return Query(statement("outbox/migrate:lock"))
+
+    def plan(self) -> Run[MigrationPlan]:
+        """The table, or its missing indexes. Raises SchemaError for a table that differs from the contract."""
+        table = self._table
+        schema = quote_identifier(table.schema) if table.schema else None
+        named = {"table": table.quoted, "schema": schema}
+        oid, kind, namespace, _ = (yield Query(statement("outbox/migrate:relation"), named))[0]
+        if namespace is None:
+            raise SchemaError(_no_schema(table))
+        if oid is not None:
+            refuse_kind(kind, table)
+        names = index_names(table)
+        looked_for = {"oid": oid, "schema": namespace, "names": list(names.values())}
+        indexes = [FoundIndex(*row) for row in (yield Query(statement("outbox/migrate:indexes"), looked_for))]
+        faults = (yield from _table_faults(oid)) + index_differences(indexes, names)
+        if faults:
+            raise SchemaError("\n  ".join([f"table {table} differs from the contract; nothing was changed:", *faults]))
+        live = oid is not None
+        wanted = missing_indexes(indexes) if live else frozenset({"table", *INDEXES})
+        self.missing = Plan(table, steps(table, live=live, wanted=wanted), live)
+        pending = tuple(Migration(step.number, step.creates, (step.sql,), alone=live) for step in self.missing.steps)
+        return MigrationPlan(0, recorded=False, pending=pending, definitions=())
+
+    def remedy(self, user: str) -> str:
+        """The table's owner has the rights; a new table needs rights on the schema."""
+        grant = create_in(self._table.schema or DEFAULT_SCHEMA, user)
+        return f"run it as the owner of the table, or for a new table first: {grant}"
 
 
-def _plan(connection: SyncConnection, table: TableName) -> Plan:
-    schema = quote_identifier(table.schema) if table.schema else None
-    named = {"table": table.quoted, "schema": schema}
-    oid, kind, namespace, _ = _rows(connection, "outbox/migrate:relation", named)[0]
-    if namespace is None:
-        raise SchemaError(_no_schema(table))
-    if oid is not None:
-        refuse_kind(kind, table)
-    names = index_names(table)
-    looked_for = {"oid": oid, "schema": namespace, "names": list(names.values())}
-    indexes = [FoundIndex(*row) for row in _rows(connection, "outbox/migrate:indexes", looked_for)]
-    faults = index_differences(indexes, names)
-    if oid is not None:
-        columns = [FoundColumn(*row) for row in _rows(connection, "outbox/migrate:columns", {"oid": oid})]
-        constraints = [FoundConstraint(*row) for row in _rows(connection, "outbox/migrate:constraints", {"oid": oid})]
-        faults = column_differences(columns) + constraint_differences(constraints) + faults
-    if faults:
-        raise SchemaError("\n  ".join([f"table {table} differs from the contract; nothing was changed:", *faults]))
-    wanted = missing_indexes(indexes) if oid is not None else frozenset({"table", *INDEXES})
-    return Plan(table, steps(table, live=oid is not None, wanted=wanted), live=oid is not None)
+def _table_faults(oid: int | None) -> Run[list[str]]:
+    if oid is None:
+        return []
+    columns = yield Query(statement("outbox/migrate:columns"), {"oid": oid})
+    constraints = yield Query(statement("outbox/migrate:constraints"), {"oid": oid})
+    return column_differences([FoundColumn(*row) for row in columns]) + constraint_differences(
+        [FoundConstraint(*row) for row in constraints]
+    )
 
 
 def _no_schema(table: TableName) -> str:
     if table.schema is None:
         return f"no schema of the search_path exists to make table {table} in; name one: schema.{table}"
     return f"schema {table.schema} does not exist; create it first: CREATE SCHEMA {quote_identifier(table.schema)}"
-
-
-def _rows(connection: SyncConnection, path: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return connection.execute(statement(path), parameters).fetchall()

@@ -11,7 +11,8 @@ from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.outbox.extensions import PAUSES, pauses_of, relays_of
 from relay.postgres.connect import Connection, SyncConnection
 from relay.postgres.errors import translating
-from relay.postgres.operating import fetch, naming_the_grant
+from relay.postgres.grants import granting
+from relay.postgres.operating import fetch
 from relay.postgres.sql import TableName, statement
 
 
@@ -47,6 +48,5 @@ def pauses_in_force(connection: SyncConnection, table: TableName) -> list[Pause]
     [(_, _, present)] = fetch(connection, statement("outbox/table:ping", table), names)
     if not present:
         return None
-    grant = f'GRANT SELECT ON {pauses_of(table).quoted} TO "{connection.info.user}"'
-    with naming_the_grant(f"run as the owner of the table: {grant}"), translating("reading the pauses"):
+    with granting("SELECT", pauses_of(table), connection.info.user), translating("reading the pauses"):
         return read_pauses(connection, table)

@@ -13,7 +13,7 @@ from relay.core.errors import SchemaError, StorageError
 from relay.core.pause import Pause
 from relay.outbox.extensions import pauses_of
 from relay.outbox.storage import PostgresOutbox
-from relay.postgres.operating import NO_PRIVILEGE
+from relay.postgres.grants import THE_USER, granting
 from relay.postgres.sql import TableName
 
 logger = logging.getLogger(__name__)
@@ -53,10 +53,5 @@ class OutboxPauses:
         if not self._storage.extensions.pauses:
             paused.set(())
             return ()
-        try:
+        with granting("SELECT", pauses_of(self._table), THE_USER):
             return await self._storage.watching.run("reading the pauses", paused.read, _DEADLINE)
-        except SchemaError as error:
-            if error.sqlstate != NO_PRIVILEGE:
-                raise
-            grant = f"GRANT SELECT ON {pauses_of(self._table).quoted} TO the relay's user"
-            raise SchemaError(f"{error}; run: {grant}", error.sqlstate) from error

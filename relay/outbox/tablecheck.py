@@ -12,7 +12,7 @@ from typing import Final
 
 from relay.core.errors import SchemaError
 from relay.postgres.connect import Connection
-from relay.postgres.operating import NO_PRIVILEGE
+from relay.postgres.grants import NO_PRIVILEGE, THE_USER, grant_on
 from relay.postgres.sql import TableName, statement
 
 COLUMNS: Final = (
@@ -45,6 +45,7 @@ WRITTEN: Final = (
     "delivered_at",
     "updated_at",
 )
+UPDATE_RIGHT: Final = f"UPDATE ({', '.join(WRITTEN)})"
 UNDEFINED_TABLE: Final = "42P01"
 """SQLSTATEs of what an operator may yet put right while the relay waits; what is wrong with the table has none."""
 _KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
@@ -83,19 +84,16 @@ async def check_table(
 def _refuse_rights(table: TableName, *, may_select: bool, denied: list[str], lacks_delete: bool) -> None:
     """Raise SchemaError for the first right that the relay's user lacks."""
     if not may_select:
-        raise SchemaError(
-            f"no right to read table {table}; run: GRANT SELECT ON {table.quoted} TO the relay's user", NO_PRIVILEGE
-        )
+        raise SchemaError(f"no right to read table {table}; run: {grant_on('SELECT', table, THE_USER)}", NO_PRIVILEGE)
     if denied:
         raise SchemaError(
-            f"no right to write {', '.join(denied)} of table {table}; "
-            f"run: GRANT UPDATE ({', '.join(WRITTEN)}) ON {table.quoted} TO the relay's user",
+            f"no right to write {', '.join(denied)} of table {table}; run: {grant_on(UPDATE_RIGHT, table, THE_USER)}",
             NO_PRIVILEGE,
         )
     if lacks_delete:
         raise SchemaError(
             f"no right to delete rows of table {table}, which ON_DELIVERED=delete needs; "
-            f"run: GRANT DELETE ON {table.quoted} TO the relay's user",
+            f"run: {grant_on('DELETE', table, THE_USER)}",
             NO_PRIVILEGE,
         )
 

@@ -1,19 +1,26 @@
-"""The rights that GRANT statements give, and which of them a connection's user lacks.
+"""The rights that GRANT statements give, which of them a user lacks, and how an error names the missing one.
 
-The statements under ``sql/`` are the one list of rights: what grants a role its rights is what checks them.
+The statements under ``sql/`` are the one list of rights: what grants a role its rights is what checks them. Every
+SchemaError about a missing right gets its GRANT here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import Final, NamedTuple
 
 import psycopg
 
+from relay.core.errors import SchemaError
 from relay.postgres.connect import SyncConnection
-from relay.postgres.sql import statement
+from relay.postgres.sql import TableName, quote_identifier, statement
+
+NO_PRIVILEGE: Final = "42501"
+THE_USER: Final = "the relay's user"
+"""Who lacks a right of the relay: its connections may be behind a pooler, which has names of its own."""
 
 _GRANT: Final = re.compile(r"GRANT (?P<rights>.+?) ON (?:(?P<kind>SCHEMA|FUNCTION|SEQUENCE) )?(?P<objects>.+) TO .+")
 _COMMENT: Final = re.compile(r"^--.*\n", re.MULTILINE)
@@ -79,3 +86,37 @@ def holding(connection: SyncConnection, right: Right) -> Holding:
     if row is None or row[0] is None:
         return Holding.NO_OBJECT
     return Holding.YES if row[0] else Holding.NO
+
+
+def grant_on(rights: str, table: TableName, user: str) -> str:
+    """The statement that gives ``user`` the rights on a table; ``THE_USER`` is not quoted."""
+    return f"GRANT {rights} ON {table.quoted} TO {user if user == THE_USER else quote_identifier(user)}"
+
+
+def granting(rights: str, table: TableName, user: str) -> AbstractContextManager[None]:
+    """As ``naming_the_grant``, for rights on a table."""
+    return naming_the_grant(f"run as the owner of the table: {grant_on(rights, table, user)}")
+
+
+def create_in(schema: str, user: str) -> str:
+    """The statement that lets ``user`` create tables in a schema."""
+    return f"GRANT USAGE, CREATE ON SCHEMA {quote_identifier(schema)} TO {quote_identifier(user)}"
+
+
+def create_schema_remedy(schema: str, user: str) -> str:
+    """What to do where ``user`` may not create a schema or change what is in it."""
+    return (
+        f"run it as the owner of schema {quote_identifier(schema)}; to create that schema a user needs: "
+        f"GRANT CREATE ON DATABASE ... TO {quote_identifier(user)}"
+    )
+
+
+@contextmanager
+def naming_the_grant(grant: str) -> Iterator[None]:
+    """Add ``grant``, which says what to run, to the message of a SchemaError about a missing right."""
+    try:
+        yield
+    except SchemaError as error:
+        if error.sqlstate != NO_PRIVILEGE:
+            raise
+        raise SchemaError(f"{error}; {grant}", error.sqlstate) from error

@@ -13,7 +13,6 @@ from datetime import datetime
 from types import FrameType
 from typing import Any, Final, LiteralString
 
-from relay.core.errors import SchemaError
 from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.sql import statement
 
@@ -21,21 +20,9 @@ OPERATOR: Final = "openoutbox-relay-cli"
 """The ``application_name`` of an operation."""
 LOCK_TIMEOUT: Final = 0.5
 """Seconds; an operation gives way to a change of the table itself."""
-NO_PRIVILEGE: Final = "42501"
 
 _LONGEST_BATCH: Final = 0.2  # seconds
 _SMALLEST_BATCH: Final = 50
-
-
-@contextmanager
-def naming_the_grant(grant: str) -> Iterator[None]:
-    """Add ``grant`` to the message of a SchemaError about a missing right."""
-    try:
-        yield
-    except SchemaError as error:
-        if error.sqlstate != NO_PRIVILEGE:
-            raise
-        raise SchemaError(f"{error}; {grant}", error.sqlstate) from error
 
 
 def fetch(connection: Connection, sql: LiteralString, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:

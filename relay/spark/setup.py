@@ -9,6 +9,9 @@ from typing import Final
 
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
+from relay.postgres.grants import create_schema_remedy
+from relay.postgres.migrate import migrate
+from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
 from relay.postgres.sql import TableName
 from relay.spark.connection import connect
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
@@ -36,12 +39,38 @@ def setup(
 
 def create_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
     """Create the schema and the ledgers if they are missing, and their missing columns; may run beside itself."""
-    with connection.transaction():
-        connection.execute(statements.query("setup:lock_setup"))
-        for statement in statements.setup():
-            connection.execute(statement)
-        if not has_ledger(connection, statements):  # only then: it waits for commits in flight
-            connection.execute(statements.query("setup:extend_runs"))
+    migrate(connection, LedgerSchema(statements))
+
+
+class LedgerSchema(Schema):
+    """Spark's schema and ledgers, for ``relay.postgres.migrations``.
+
+    Every object is created if it is missing, so one that an operator has dropped comes back.
+    """
+
+    doing = "setting up"
+    lock_timeout = 600.0  # its indexes and columns wait for commits in flight, which may be long
+
+    def __init__(self, statements: SparkStatements) -> None:
+        self._statements = statements
+
+    def lock(self) -> Query:
+        """One for all ledgers of the database."""
+        return Query(self._statements.query("setup:lock_setup"), {})
+
+    def plan(self) -> Run[MigrationPlan]:
+        """The objects; the columns of an earlier release's ledger as well."""
+        values = {"relation": self._statements.runs, "columns": _ADDED}
+        lacking = (yield Query(self._statements.query("setup:missing_columns"), values))[0][0]
+        steps = [Migration(1, "ledgers", tuple(self._statements.setup()))]
+        if lacking:  # only then: it waits for commits in flight
+            extend = self._statements.definition("setup:extend_runs")
+            steps.append(Migration(2, "columns of the ledger of runs", (extend,)))
+        return MigrationPlan(0, recorded=False, pending=tuple(steps), definitions=())
+
+    def remedy(self, user: str) -> str:
+        """Its owner has the rights."""
+        return create_schema_remedy(self._statements.schema, user)
 
 
 def has_ledger(connection: SyncConnection, statements: SparkStatements) -> bool:

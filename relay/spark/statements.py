@@ -36,7 +36,11 @@ class SparkStatements:
 
     def setup(self) -> list[LiteralString]:
         """The statements that create the schema and the ledgers, in order; each may be repeated."""
-        return [without_parameters(self._named(path, {})) for path in _paths("setup", "create")]
+        return [self.definition(path) for path in _paths("setup", "create")]
+
+    def definition(self, path: str) -> LiteralString:
+        """A statement that creates or changes an object; it is sent without parameters."""
+        return without_parameters(self._named(path, {}))
 
     def grants(self, role: str, purpose: str = "write") -> list[LiteralString]:
         """The rights of a role that writes, archives or replays by Spark, and no others."""

@@ -2,8 +2,9 @@
 -- To undo: DROP TABLE openoutbox_inbox; a message that comes again then has its effect again.
 
 -- name: lock
--- Lets one migrate at a time create the inbox, until its transaction ends. Touches no table.
-SELECT PG_ADVISORY_XACT_LOCK(HASHTEXTEXTENDED('openoutbox inbox', 0));
+-- Lets one migrate at a time create the inbox, until its transaction ends. Touches no table and does not wait.
+-- Result: whether the lock is held now.
+SELECT PG_TRY_ADVISORY_XACT_LOCK(HASHTEXTEXTENDED('openoutbox inbox', 0));
 
 -- name: create
 -- One row, called a mark, for each event that a consumer has handled. Locks: none, the table is new.

@@ -2,8 +2,8 @@
 
 -- name: lock_setup
 -- One setup at a time in a database, until the transaction ends: two that both create the schema would collide.
--- Parameters: none. The number is "spark" in ASCII.
-SELECT PG_ADVISORY_XACT_LOCK(495806673515);
+-- Does not wait. Parameters: none. Result: whether the lock is held now. The number is "spark" in ASCII.
+SELECT PG_TRY_ADVISORY_XACT_LOCK(495806673515);
 
 -- name: find_table
 -- Whether a ledger exists. Parameters: relation, its quoted name. Catalog only, locks nothing.

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
-from relay.deliverylog.postgres.history import schema_history
+from relay.deliverylog.postgres.history import LogSchema
 from relay.deliverylog.postgres.partitions import month_after
 from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA
@@ -76,7 +76,7 @@ def load_postgres(url: str, rows: int) -> None:
     step = SPAN_MS // rows
     values: dict[str, Any] = {"first": FIRST, "step": step, "low": 0, "high": rows - 1}
     with psycopg.connect(url, autocommit=True) as connection:
-        history = schema_history(sql)
+        history = LogSchema(sql)
         tables = [text for migration in history._migrations for text in migration.statements]
         texts = [sql.text("migrate:create_schema"), *tables, *history._definitions]
         indexes = [text for text in texts if "CREATE INDEX" in text]

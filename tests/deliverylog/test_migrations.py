@@ -14,10 +14,10 @@ import pytest
 
 from relay.deliverylog import DeliveryLogBusy, ListAttempts, ListEvents, open_delivery_log
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
-from relay.deliverylog.clickhouse.history import migrations as clickhouse_migrations
+from relay.deliverylog.clickhouse.history import ClickHouseSchema
 from relay.deliverylog.clickhouse.statements import ClickHouseStatements
 from relay.deliverylog.postgres.driver import PostgresDeliveryLog
-from relay.deliverylog.postgres.history import schema_history
+from relay.deliverylog.postgres.history import LogSchema
 from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.postgres import migrations
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA
@@ -26,8 +26,8 @@ from tests.deliverylog.making import all_items, attempt_ids, entry
 from tests.support.fixtures.postgres import Database
 
 HISTORY = Path(__file__).parent / "history"
-POSTGRES = schema_history(PostgresStatements(DEFAULT_LOG_SCHEMA))
-CLICKHOUSE = clickhouse_migrations(ClickHouseStatements(""))
+POSTGRES = LogSchema(PostgresStatements(DEFAULT_LOG_SCHEMA))
+CLICKHOUSE = ClickHouseSchema(ClickHouseStatements(""))._migrations
 DIGEST = "5c31601ca894a042"
 """Of the definitions that the newest migration brings to existing logs in PostgreSQL."""
 NOW = datetime.now(UTC)

@@ -10,17 +10,19 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from relay.core.errors import StorageBusy
+from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore import EventStore, NewEvent
-from relay.eventstore.history import schema_history
+from relay.eventstore.history import StoreSchema
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres import migrations
+from relay.postgres.migrate import migrate_async
+from relay.postgres.migrations import SchemaHistory
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT, as_role
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 from tests.support.waiting import patience
 
 OLDEST = Path(__file__).parent / "history" / "oldest.sql"
-NEWEST = schema_history(EventStoreStatements(), "gapless").newest
+NEWEST = StoreSchema(EventStoreStatements(), "gapless").newest
 DIGESTS = {
     "gapless": "34093d4cb7a93743",
     "settled": "941af57415c3875d",
@@ -42,14 +44,10 @@ def load_oldest(database: Database, positions: str, role: str) -> None:
 
 async def migrate_tables(database: Database, positions: str, version: int) -> None:
     """Bring the tables of the oldest store to ``version``; its functions stay those of the first release."""
-    statements = EventStoreStatements()
-    history = schema_history(statements, positions)
-    until = migrations.SchemaHistory(
-        statements.record_names, history._migrations[:version], (), history._adopted_version
-    )
+    history = StoreSchema(EventStoreStatements(), positions)
+    until = SchemaHistory(history._statements, history._migrations[:version], (), history._adopted_version)
     async with await psycopg.AsyncConnection.connect(database.url) as connection:
-        await until.lock(connection)
-        await until.apply(connection)
+        await migrate_async(connection, until)
 
 
 def described(database: Database) -> list[object]:
@@ -154,6 +152,14 @@ async def test_a_dry_run_shows_what_is_pending_and_changes_nothing(database: Dat
         assert (await store.migrate()).plan.pending == planned.plan.pending
 
 
+async def test_without_the_right_the_error_names_it(database: Database, role: str) -> None:
+    database.run(f'GRANT CONNECT ON DATABASE "{database.name}" TO "{role}"')
+    async with await EventStore.connect(as_role(database.url, role), schema="bank") as store:
+        with pytest.raises(SchemaError, match=f'GRANT CREATE ON DATABASE ... TO "{role}"'):
+            await store.migrate()
+    assert database.run("SELECT 1 FROM pg_namespace WHERE nspname = 'bank'") == []
+
+
 async def test_a_store_of_a_later_release_is_left_as_it_is(gapless_store: EventStore, database: Database) -> None:
     database.run("INSERT INTO event_migration (Number, Name) VALUES (9999, 'of a later release')")
     before = described(database)
@@ -184,7 +190,7 @@ async def test_an_upgrade_waits_for_a_lock_a_while_and_then_changes_nothing(
 @pytest.mark.parametrize("positions", ["gapless", "settled"])
 def test_a_changed_definition_comes_with_a_migration(positions: str) -> None:
     """Stores that exist get the definitions with a new migration only: add one, then change the digest."""
-    definitions = schema_history(EventStoreStatements(), positions)._definitions
+    definitions = StoreSchema(EventStoreStatements(), positions)._definitions
     code = "\n".join(re.sub(r"\s+", " ", re.sub(r"--[^\n]*", "", sql)) for sql in definitions)
     assert hashlib.sha256(f"{NEWEST}\n{code}".encode()).hexdigest()[:16] == DIGESTS[positions]
 
@@ -192,4 +198,4 @@ def test_a_changed_definition_comes_with_a_migration(positions: str) -> None:
 def test_migrations_are_numbered_without_a_gap() -> None:
     second = migrations.Migration(2, "second", ())
     with pytest.raises(ValueError, match="without a gap"):
-        migrations.SchemaHistory({}, (second,), (), "SELECT 0")
+        SchemaHistory(lambda name: "SELECT 0", (second,), (), "SELECT 0")

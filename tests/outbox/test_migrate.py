@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relay.core.errors import ConfigError, SchemaError, StorageBusy, StorageUnavailable
+from relay.outbox.extensions import add_extension
 from relay.outbox.migrate import migrate, plan
 from relay.outbox.schema import INDEXES, index_name
 from relay.outbox.schemadiff import FoundIndex, missing_indexes
@@ -91,6 +92,13 @@ def test_several_that_start_at_once_build_missing_indexes_beside_writers(outbox:
         plans = list(pool.map(lambda _: migrate(outbox.owner_url, DEFAULT), range(3)))
     assert sorted(len(each.steps) for each in plans) == [0, 0, 2]
     assert plan(outbox.owner_url, DEFAULT).up_to_date
+
+
+def test_several_that_add_an_extension_at_once_add_it_once(outbox: Outbox) -> None:
+    for name in ("fleet", "key-order"):
+        with ThreadPoolExecutor(4) as pool:
+            added = list(pool.map(lambda _, name=name: add_extension(outbox.owner_url, DEFAULT, name), range(4)))
+        assert added.count(True) == 1
 
 
 def test_another_migrate_is_waited_for_only_so_long(database: Database) -> None:

@@ -68,10 +68,8 @@ class ClickHouseDeliveryLog(DeliveryLog):
         Repeatable, and safe from several processes at once. Returns what was applied, or with ``dry_run`` what would
         be; then nothing changes.
         """
-        if dry_run:
-            return await history.plan(self._client, self._sql)
-        applied = await history.apply(self._client, self._sql)
-        if self._options.retention_days:
+        applied = await history.migrate(self._client, self._sql, dry_run=dry_run)
+        if self._options.retention_days and not dry_run:
             await self.apply_retention(self._options.retention_days)
         return applied
 

@@ -24,7 +24,7 @@ from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.connections import LogConnections, fetched, translating
-from relay.deliverylog.postgres.history import schema_history
+from relay.deliverylog.postgres.history import LogSchema
 from relay.deliverylog.postgres.inserts import BatchInserts
 from relay.deliverylog.postgres.partitions import (
     Partitions,
@@ -40,6 +40,7 @@ from relay.deliverylog.store import DeliveryLog
 from relay.deliverylog.times import LATEST, time_near, to_ms
 from relay.postgres.connect import Connection, connect_async
 from relay.postgres.errors import classify
+from relay.postgres.migrate import migrate_async
 from relay.postgres.migrations import MigrationPlan
 from relay.postgres.url import ConnectionParameters, connection_parameters
 
@@ -91,19 +92,10 @@ class PostgresDeliveryLog(DeliveryLog):
         be; then nothing changes. Raises DeliveryLogBusy when a transaction in progress keeps a table locked; nothing
         was changed then, run it again.
         """
-        history = schema_history(self._sql)
-
-        async def upgrade(connection: Connection) -> MigrationPlan:
-            async with connection.transaction():
-                if dry_run:
-                    return await history.plan(connection)
-                await history.lock(connection)
-                exists = await connection.execute(self._sql.text("migrate:schema_exists"), {"schema": self._sql.schema})
-                if await exists.fetchone() == (False,):
-                    await connection.execute(self._sql.text("migrate:create_schema"))
-                return await history.apply(connection)
-
-        plan = await self._pool.run("migrating the delivery log", upgrade, _LONGEST_MIGRATION)
+        schema = LogSchema(self._sql)
+        plan = await self._pool.run(
+            schema.doing, lambda connection: migrate_async(connection, schema, dry_run=dry_run), _LONGEST_MIGRATION
+        )
         if dry_run:
             return plan
         await self.prepare_ahead()

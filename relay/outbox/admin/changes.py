@@ -19,6 +19,7 @@ from relay.client import uuid7
 from relay.core.errors import OutboxError
 from relay.outbox.admin.connection import Connection, Moment, fetch, operating
 from relay.outbox.extensions import CHANGES, changes_of
+from relay.postgres.grants import grant_on
 from relay.postgres.sql import TableName, statement
 
 LONGEST_KEY: Final = 200
@@ -87,10 +88,8 @@ def check_record(connection: Connection, table: TableName) -> None:
         )
     if not allowed:
         user = connection.info.user
-        raise RecordMissing(
-            f"{user} may not record changes; run as the owner: "
-            f'GRANT SELECT, INSERT, UPDATE ON {record.quoted} TO "{user}"'
-        )
+        grant = grant_on("SELECT, INSERT, UPDATE", record, user)
+        raise RecordMissing(f"{user} may not record changes; run as the owner: {grant}")
 
 
 def begin(

@@ -12,7 +12,8 @@ from relay.postgres.codec import MOMENTS, Moment
 from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.connect import connect
 from relay.postgres.errors import translating
-from relay.postgres.operating import OPERATOR, database_time, fetch, naming_the_grant, short_transaction
+from relay.postgres.grants import granting
+from relay.postgres.operating import OPERATOR, database_time, fetch, short_transaction
 from relay.postgres.sql import TableName, statement
 from relay.postgres.url import connection_parameters
 
@@ -21,7 +22,6 @@ __all__ = [
     "Moment",
     "database_time",
     "fetch",
-    "naming_the_grant",
     "operating",
     "operating_beside",
     "rows",
@@ -39,8 +39,7 @@ def operating(url: str, table: TableName, doing: str, rights: str = "SELECT") ->
     parameters = connection_parameters(url, OPERATOR)
     with translating():
         opened = connect(parameters, MOMENTS)
-    grant = f'run as the owner of the table: GRANT {rights} ON {table.quoted} TO "{opened.info.user}"'
-    with naming_the_grant(grant), translating(doing), opened as connection:
+    with granting(rights, table, opened.info.user), translating(doing), opened as connection:
         _check_table(connection, table)
         yield connection
 
@@ -54,9 +53,8 @@ def operating_beside(
     Raises SchemaError without it (``sqlstate`` 42P01) or without the ``rights`` on it, and says what to run.
     """
     with operating(url, table, doing) as connection:
-        grant = f'run as the owner of the table: GRANT {rights} ON {place.quoted} TO "{connection.info.user}"'
         try:
-            with naming_the_grant(grant), translating(doing):
+            with granting(rights, place, connection.info.user), translating(doing):
                 yield connection
         except SchemaError as error:
             if error.sqlstate != UNDEFINED_TABLE:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from relay.outbox.admin.connection import Connection, fetch, naming_the_grant, operating, rows
+from relay.outbox.admin.connection import Connection, fetch, operating, rows
 from relay.outbox.extensions import PAUSES, RELAYS, pauses_of, relays_of
 from relay.postgres.errors import translating
+from relay.postgres.grants import granting
 from relay.postgres.sql import TableName, statement
 
 STATEMENT_SECONDS: Final = 5.0
@@ -46,8 +47,7 @@ def rows_of_relays(
     [(_, present, _)] = rows(connection, "outbox/table:ping", table, names)
     if not present:
         return None
-    grant = f'run as its owner: GRANT SELECT ON {place.quoted} TO "{connection.info.user}"'
-    with naming_the_grant(grant), translating(f"reading {place}"):
+    with granting("SELECT", place, connection.info.user), translating(f"reading {place}"):
         return fetch(connection, statement(path, table, _names(table)), parameters)
 
 

@@ -25,6 +25,7 @@ from relay.outbox.admin.connection import Connection, fetch, operating, rows, sh
 from relay.outbox.admin.selection import COUNT_MOST, BulkOptions, Kind, Selection, SelectionReader
 from relay.outbox.extensions import REPLAYS, replays_of
 from relay.outbox.tablecheck import WRITTEN
+from relay.postgres.grants import grant_on
 from relay.postgres.sql import TableName, statement
 
 _DOING: Final = "replaying"
@@ -161,7 +162,8 @@ def _recorded(connection: Connection, table: TableName) -> bool:
     sql = statement("outbox/replay:may_record")
     [(allowed,)] = fetch(connection, sql, {"table": replays_of(table).quoted})
     if allowed is False:
-        raise ConfigError(f"no right to record replays; run: GRANT INSERT ON {replays_of(table).quoted} TO this user")
+        grant = grant_on("INSERT", replays_of(table), connection.info.user)
+        raise ConfigError(f"no right to record replays; run: {grant}")
     return bool(allowed)
 
 

@@ -343,7 +343,7 @@ def _ensure_ledger(connection: SyncConnection, statements: SparkStatements) -> N
         return
     try:
         create_ledger(connection, statements)
-    except psycopg.errors.InsufficientPrivilege:
+    except SchemaError:  # a missing right
         raise ConfigError(
             f"Spark's ledger in schema {statements.schema} is missing, or of an earlier release, and this role may not "
             "create it; the outbox's owner must run: relay-cli spark setup --role ROLE"

@@ -18,3 +18,7 @@ ORDER BY number;
 -- name: version
 -- The number of the newest migration that was applied, 0 for none.
 SELECT max(number) FROM event_log_migration;
+
+-- name: record
+-- Records a migration as applied.
+INSERT INTO event_log_migration (number, name) SELECT {number:UInt32}, {name:String};

@@ -19,7 +19,6 @@ from functools import reduce
 from operator import or_
 from uuid import UUID
 
-import psycopg
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -181,7 +180,7 @@ def _ensure_replays(connection: SyncConnection, statements: SparkStatements) -> 
         return
     try:
         create_ledger(connection, statements)
-    except psycopg.errors.InsufficientPrivilege:
+    except SchemaError:  # a missing right
         raise SchemaError(
             f"the record of replays in schema {statements.schema} is missing and this role may not create it; the "
             "outbox's owner must run: relay-cli spark setup --for replay --role ROLE"
