@@ -41,9 +41,8 @@ def take_refusals(browser: Browser, address: str, folder: Path) -> None:
         for width in WIDTHS:
             page = browser.new_page(viewport={"width": width, "height": _HEIGHT}, color_scheme=scheme)
             page.goto(f"{address}/login")
-            page.get_by_label("Name").fill("ada")
-            page.get_by_label("Password").fill("wrong")
-            page.get_by_role("button", name="Log in", exact=True).click()
+            page.get_by_label("Token").fill("wrong")
+            page.get_by_role("button", name="Log in with the token").click()
             page.get_by_role("alert").wait_for()
             page.screenshot(path=folder / f"login-wrong-{width}-{scheme}.png", full_page=True)
             page.close()
