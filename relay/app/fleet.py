@@ -79,7 +79,7 @@ def _hashed(kind: str, servers: Iterable[str]) -> list[str]:
 def _endpoints(settings: Settings) -> Iterable[str]:
     """Host and path of each endpoint. Raises ConfigError."""
     options = http_options(settings)
-    from relay.brokers.http.endpoints import read_table  # noqa: PLC0415 - only with webhooks
+    from relay.brokers.http.endpoints_file import read_table  # noqa: PLC0415 - only with webhooks
 
     return read_table(options).receivers
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,3 +30,10 @@ def read_toml(path: str, variable: str, example: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise ConfigError(f"{variable}: {path!r} cannot be read: {reason}; correct the path or its rights") from None
+
+
+def unknown_key(key: str, known: Collection[str], otherwise: str = "") -> str:
+    """The sentence about a key that is not known; without a similar one it says ``otherwise``, or what is known."""
+    near = difflib.get_close_matches(key, known, 1)
+    hint = f"did you mean {near[0]}?" if near else otherwise or f"write {', '.join(known)}"
+    return f"{key!r} is not known; {hint}"

@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from relay.core.errors import ConfigError
-from relay.core.toml import read_toml
+from relay.core.patterns import covers
+from relay.core.toml import read_toml, unknown_key
 from relay.routing.rules import Rule, Target
 from relay.routing.template import Template, read_template
 
@@ -48,7 +49,7 @@ def _unreachable(rules: Sequence[Rule]) -> list[str]:
     """Routes behind one that matches all that they match, where that is certain."""
     problems = []
     for index, rule in enumerate(rules):
-        earlier = next((one for one in rules[:index] if one.pattern in ("*", rule.pattern)), None)
+        earlier = next((one for one in rules[:index] if one.pattern and covers(one.pattern, rule.pattern)), None)
         if earlier is not None and rule.pattern:
             problems.append(
                 f"route {rule.number}: it is never used, because route {earlier.number} matches {rule.pattern!r} "
@@ -70,9 +71,7 @@ class _RouteReader:
     def rule(self) -> Rule:
         """The rule, with an empty pattern where the entry has none."""
         for key in sorted(self._route.keys() - set(_KEYS)):
-            near = difflib.get_close_matches(key, _KEYS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"write {', '.join(_KEYS)}"
-            self.problems.append(f"{key!r} is not known; {hint}")
+            self.problems.append(unknown_key(key, _KEYS))
         pattern, templates, destinations = self._pattern(), self._templates(), self._vias()
         to = templates[0] if templates else None
         if len(templates) > 1 and len(destinations) == 1:

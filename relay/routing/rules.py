@@ -11,12 +11,12 @@ What is decided for an event:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from relay.core.event import OutboxEvent
 from relay.core.headers import wire_headers
+from relay.core.patterns import compile_pattern
 from relay.routing.template import Missing, Template, read_template
 
 _MOST_REMEMBERED: Final = 10_000  # event types
@@ -105,7 +105,7 @@ class Routes:
 
     def __init__(self, rules: Sequence[Rule] = (), prefix: str = "", default: str = "") -> None:
         """``default`` is the destination of DESTINATIONS_FILE for events that no rule matches."""
-        self._rules = [(re.compile(_expression(rule.pattern), re.DOTALL), rule) for rule in rules]
+        self._rules = [(compile_pattern(rule.pattern), rule) for rule in rules]
         self._prefix = prefix
         self._default = default
         self._known: dict[str, Decision | Undecided] = {}
@@ -144,7 +144,3 @@ class Routes:
                 return Incomplete(rule, name.header)
             sent.append(Sent(via, self._prefix + name, rule))
         return sent[0] if len(sent) == 1 else SentToAll(tuple(sent), rule)
-
-
-def _expression(pattern: str) -> str:
-    return ".*".join(re.escape(part) for part in pattern.split("*"))

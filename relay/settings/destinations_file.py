@@ -8,14 +8,13 @@ unless it would be as a variable: an error names the file, the destination and t
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
-from relay.core.toml import read_toml
+from relay.core.toml import read_toml, unknown_key
 from relay.settings import destinations, rules
 from relay.settings.fields import VariableGroup
 from relay.settings.settings import Settings
@@ -104,9 +103,8 @@ def _variables(table: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
         small = key.lower()
         variable = _KEYS.get(small) or (small.upper() if small in _OPTIONS or _of_others(small) else "")
         if not variable:
-            near = difflib.get_close_matches(small, [*_KEYS, *sorted(_OPTIONS)], 1)
-            hint = f"did you mean {near[0]}?" if near else "write type, url, url_file or a variable of the type"
-            problems.append(f"{key!r} is not known; {hint}")
+            known = [*_KEYS, *sorted(_OPTIONS)]
+            problems.append(unknown_key(key, known, "write type, url, url_file or a variable of the type"))
         elif variable in values:
             problems.append(f"{key!r} is there twice, in upper and lower case; keep one of them")
         elif isinstance(value, bool):

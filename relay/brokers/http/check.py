@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from relay.brokers.findings import all_exist
 from relay.brokers.http.connecting import check as connect
-from relay.brokers.http.endpoints import EndpointTable, read_table
+from relay.brokers.http.endpoints import EndpointTable
+from relay.brokers.http.endpoints_file import read_table
 from relay.brokers.http.options import ClientTls, HttpOptions
 from relay.brokers.http.origin import Origin
 from relay.brokers.kinds import CheckContext

@@ -17,7 +17,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from relay.brokers.http.endpoints import EndpointTable, read_table
+from relay.brokers.http.endpoints import EndpointTable
+from relay.brokers.http.endpoints_file import read_table
 from relay.brokers.http.host import Host
 from relay.brokers.http.options import ClientTls, HttpOptions
 from relay.brokers.http.origin import Origin

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from relay.brokers.http.endpoints import EndpointTable, read_table
+from relay.brokers.http.endpoints import EndpointTable
+from relay.brokers.http.endpoints_file import read_table
 from relay.brokers.http.options import ClientTls
 from relay.core.errors import ConfigError
 from tests.support.options import http_options
@@ -85,22 +86,23 @@ ROW = '[[endpoints]]\nevents = "a"\nurl = "https://a.example/"\n'
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "must hold tables"),
-        ("x = 1\n" + ROW, "must hold tables"),
-        ("endpoints = []", "must hold tables"),
-        ("[[endpoints]\n", "is not TOML"),
-        ("endpoints = [1]", "endpoint 1 is not a table"),
-        ('[[endpoints]]\nurl = "https://a.example/"\n', "endpoint 1 needs events"),
-        ('[[endpoints]]\nevents = "a"\n', "endpoint 1 needs events"),
+        ("", "it holds no endpoint; write for example"),
+        ("endpoint = 1\n" + ROW, "'endpoint' is not known; did you mean endpoints[?] at the top of the file"),
+        ("endpoints = []", "it holds no endpoint"),
+        ("[[endpoints]\n", "is not TOML: there is an error at line 1"),
+        ("endpoints = [1]", "endpoints is not a list of tables"),
+        ('[[endpoints]]\nurl = "https://a.example/"\n', "endpoint 1: it needs events"),
+        ('[[endpoints]]\nevents = ""\nurl = "https://a.example/"\n', "endpoint 1: it needs events"),
+        ('[[endpoints]]\nevents = "a"\n', "endpoint 1: it needs a url"),
         ('[[endpoints]]\nevents = [1]\nurl = "https://a.example/"\n', "events is neither"),
-        (ROW + "secret = 'x'\n", "'secret' is not known"),
+        (ROW + "secret = 'x'\n", "endpoint 1: 'secret' is not known; did you mean secrets"),
         (ROW + "timeout = 5\n", "timeout is not a duration"),
         (ROW + "timeout = 'soon'\n", "timeout: "),
         (ROW + "secrets_file = '/nowhere/secrets'\n", "cannot be read: No such file"),
         (ROW + "secrets_file = '/dev/null'\n", "is empty; write whsec_"),
         (ROW + f"secrets_file = '/x'\nsecrets = '{SECRET}'\n", "set secrets or secrets_file"),
         (ROW + ROW.replace("https", "ftp"), "endpoint 2: url is not the URL of an endpoint"),
-        (ROW + "secrets = ['whsec_x']\n", "endpoint 1: secret 1 is not base64"),
+        (ROW + "secrets = ['whsec_x']\n", "endpoint 1: secrets: secret 1 is not base64"),
     ],
 )
 def test_a_table_that_is_wrong_says_where(tmp_path: Path, text: str, words: str) -> None:
@@ -108,6 +110,25 @@ def test_a_table_that_is_wrong_says_where(tmp_path: Path, text: str, words: str)
         table(tmp_path, text)
     assert "HTTP_ENDPOINTS_FILE: " in str(error.value)
     assert SECRET not in str(error.value)
+
+
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
+    text = ROW.replace("events", "event") + "timeout = 5\n" + ROW.replace("https", "ftp") + ROW + ROW
+    with pytest.raises(ConfigError) as error:
+        table(tmp_path, text)
+    told = [line.partition("endpoints.toml': ")[2] for line in str(error.value).splitlines()]
+    assert [line.partition(":")[0] for line in told] == ["endpoint 1"] * 3 + ["endpoint 2"] + [
+        "endpoint 3",
+        "endpoint 4",
+    ]
+    assert "endpoint 4: it is never used, because endpoints before it take" in told[-1]
+
+
+def test_a_byte_order_mark_is_no_fault_and_a_broken_line_shows_no_secret(tmp_path: Path) -> None:
+    assert table(tmp_path, "\ufeff" + ROW).origins
+    with pytest.raises(ConfigError) as error:
+        table(tmp_path, ROW + f"secrets = {SECRET}\n")
+    assert SECRET[:12] not in str(error.value)
 
 
 def test_a_table_that_is_not_there_says_so() -> None:
