@@ -1,7 +1,7 @@
 """How fast Spark writes into the outbox, and reads it, beside all that could do it: ``python -m benchmarks.spark``.
 
 One PostgreSQL, one Spark on two cores. ``benchmarks.sparkwrites`` says what is written, ``benchmarks.sparkreads`` what
-is read, and ``benchmarks.sparkencoder`` measures the encoder without Spark.
+is read, and ``benchmarks.lab.sparkencoder`` measures the encoder without Spark.
 """
 
 from __future__ import annotations

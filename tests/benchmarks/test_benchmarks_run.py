@@ -117,7 +117,9 @@ def test_peers_with_debezium(tmp_path: Path) -> None:
 
 def test_statements() -> None:
     """Our own checkout as another one."""
-    printed_table = printed("statements", "--rounds=2", "--batches", "100", f"--checkout=other={ROOT}", "--prepared")
+    printed_table = printed(
+        "lab.statements", "--rounds=2", "--batches", "100", f"--checkout=other={ROOT}", "--prepared"
+    )
     names = [line.split("|")[1].strip() for line in printed_table.splitlines()[2:]]
     of_checkouts = [f"{name}{kind}" for name in ("relay", "other") for kind in ("", ", delete", ", prepared")]
     assert names == ["floor", *of_checkouts]
@@ -159,7 +161,7 @@ def test_ordering(tmp_path: Path) -> None:
 
 
 def test_wakeup(tmp_path: Path) -> None:
-    figures = run("wakeup", tmp_path / "w.json", "--pairs=1", "--seconds=1", "--clients=2")
+    figures = run("lab.wakeup", tmp_path / "w.json", "--pairs=1", "--seconds=1", "--clients=2")
     [pair] = figures["pairs"]
     assert pair["polling"] > 0
     assert pair["woken"] > 0
@@ -193,7 +195,7 @@ def test_eventstore() -> None:
 
 
 def test_vacuuming(tmp_path: Path) -> None:
-    figures = run("vacuuming", tmp_path / "v.json", "--rows=2000", "--events=10000")
+    figures = run("lab.vacuuming", tmp_path / "v.json", "--rows=2000", "--events=10000")
     assert [one["held"] for one in figures["ageing"]] == [False, True]
     assert all(point["claim"] > 0 for one in figures["ageing"] for point in one["points"])
     assert "tuning" in [one["name"] for one in figures["parameters"]]
@@ -207,6 +209,6 @@ def test_console(tmp_path: Path) -> None:
 
 
 def test_the_cost_of_traces() -> None:
-    lines = printed("tracing_cost", "--events=2000", "--rounds=2").splitlines()
+    lines = printed("lab.tracing_cost", "--events=2000", "--rounds=2").splitlines()
     assert lines[2] == "null, batches of 1000, 1% sampled, medians of 2 rounds:"
     assert [line.split()[0] for line in lines[3:]] == ["off", "unsampled", "sampled"]

@@ -1,6 +1,6 @@
 """Fifty million delivered rows, and a transaction that holds the xmin horizon: what claims and prune make of it.
 
-The measurements are those of ``benchmarks.vacuuming``, which does the same at any size; its figures are printed.
+The measurements are those of ``benchmarks.lab.vacuuming``, which does the same at any size; its figures are printed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,6 @@ def test_fifty_million_delivered_rows(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def measured(folder: Path, rows: int) -> Any:
     file = folder / f"{rows}.json"
-    command = [sys.executable, "-m", "benchmarks.vacuuming", "--only=ageing", "--json", str(file), f"--rows={rows}"]
+    command = [sys.executable, "-m", "benchmarks.lab.vacuuming", "--only=ageing", "--json", str(file), f"--rows={rows}"]
     subprocess.run(command, cwd=ROOT, env=os.environ | python_path(), check=True, timeout=12_000)
     return json.loads(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What paused rows at the head of the queue cost claims of others: ``python -m benchmarks.paused``.
+"""What paused rows at the head of the queue cost claims of others: ``python -m benchmarks.lab.paused``.
 
 Two tables hold the same events of a type that is claimed; one also holds a million older ones of a paused type. A claim
 of a hundred is timed on each in turn, while the loop of the pauses looks past the paused rows once a second, as in a
@@ -93,7 +93,7 @@ async def _measure(plain_url: str, paused_url: str, claims: int, target: PauseTa
 
 def main() -> None:
     """Measure, print, and write JSON with --json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.paused", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lab.paused", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="paused rows (default 1000000)")
     parser.add_argument("--claims", type=int, default=300, help="timed claims of each table (default 300)")
     parser.add_argument("--scope", choices=_HELD, default="prefix", help="what the pause names (default prefix)")

@@ -1,4 +1,4 @@
-"""What a claim and a settle cost PostgreSQL, beside the floor's two statements: ``python -m benchmarks.statements``.
+"""What a claim and a settle cost PostgreSQL, beside the floor's two: ``python -m benchmarks.lab.statements``.
 
 One table, and a connection for each contender: the floor's statements, the relay's with ON_DELIVERED=keep and delete,
 and those of other checkouts (``--checkout NAME=FOLDER``), for an attempt at a change. They claim and settle one batch
@@ -89,7 +89,7 @@ class _Backend:
 
 def _contenders(options: argparse.Namespace) -> Iterator[Statements]:
     yield Statements("floor", CLAIM, SETTLE)
-    checkouts = {"relay": str(Path(__file__).parents[1])} | dict(one.split("=", 1) for one in options.checkout)
+    checkouts = {"relay": str(Path(__file__).parents[2])} | dict(one.split("=", 1) for one in options.checkout)
     for name, folder in checkouts.items():
         with tempfile.TemporaryDirectory() as elsewhere:  # else the current folder's modules would be imported
             environment = os.environ | {"PYTHONPATH": folder}
@@ -141,7 +141,7 @@ def _database(url: str, build: str) -> Iterator[str]:
 
 def main() -> None:
     """Measure each batch size on a table of its own, and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.statements", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lab.statements", description=__doc__)
     parser.add_argument("--batches", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--rounds", type=int, default=41, help="turns of each contender (default 41)")
     parser.add_argument("--checkout", action="append", default=[], metavar="NAME=FOLDER", help="other statements")

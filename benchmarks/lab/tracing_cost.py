@@ -1,4 +1,4 @@
-"""What traces cost the relay: ``python -m benchmarks.tracing_cost``.
+"""What traces cost the relay: ``python -m benchmarks.lab.tracing_cost``.
 
 The whole engine drains a backlog from a real PostgreSQL three ways in each round, in an order that changes with it:
 ``off`` is without a tracer, ``unsampled`` and ``sampled`` with one. Every event has a ``traceparent``; in ``off`` and

@@ -1,4 +1,4 @@
-"""What the writer's encoder costs without Spark and without a database: ``python -m benchmarks.sparkencoder``.
+"""What the writer's encoder costs without Spark and without a database: ``python -m benchmarks.lab.sparkencoder``.
 
 Microseconds of one core a row, medians over rounds of 20,000 rows in batches of 10,000, for rows of four shapes: ready
 ones with an id and a body of 512 bytes; orders of 12 columns to JSON with an id of ``idColumns`` (the first example of

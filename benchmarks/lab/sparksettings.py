@@ -1,4 +1,4 @@
-"""What settings of Spark's own change for reading: ``python -m benchmarks.sparksettings``.
+"""What settings of Spark's own change for reading: ``python -m benchmarks.lab.sparksettings``.
 
 Each round opens one session for each setting, in turn, over the same database and rows: the defaults, Unix domain
 sockets between JVM and Python (Spark 4.1), and overlapped transfer in both directions (Spark 4.3). In each session the

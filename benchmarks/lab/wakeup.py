@@ -1,4 +1,4 @@
-"""What the wake-up extension costs writers: ``python -m benchmarks.wakeup``.
+"""What the wake-up extension costs writers: ``python -m benchmarks.lab.wakeup``.
 
 pgbench inserts one event a transaction over many connections while a relay with the null publisher drains, once
 polling and once woken by the extension's trigger; a fresh table each time, in pairs that change places. Printed are the
@@ -50,7 +50,7 @@ def _writers(servers: Servers, options: argparse.Namespace, *, wake_up: bool) ->
 
 def main() -> None:
     """Measure the pairs, print them, and write JSON with --json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.wakeup", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lab.wakeup", description=__doc__)
     parser.add_argument("--pairs", type=int, default=5, help="pairs of runs (default 5)")
     parser.add_argument("--clients", type=int, default=16, help="connections that write (default 16)")
     parser.add_argument("--seconds", type=int, default=10, help="length of each run (default 10)")

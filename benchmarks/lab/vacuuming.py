@@ -1,4 +1,4 @@
-"""What dead rows cost until they are vacuumed, and which storage parameters help: ``python -m benchmarks.vacuuming``.
+"""What dead rows cost until vacuumed, and which storage parameters help: ``python -m benchmarks.lab.vacuuming``.
 
 An event that was delivered leaves two dead versions of its row, and a dead entry in the index that claims walk. Three
 questions, on a table with many delivered rows (``--rows``):
@@ -314,7 +314,7 @@ def _line(name: str, at: Aged) -> str:
 
 def main() -> None:
     """Measure, print the tables, and write JSON with --json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.vacuuming", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lab.vacuuming", description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000, help="delivered rows in the table (default 2000000)")
     parser.add_argument("--events", type=int, default=400_000, help="that go through each table (default 400000)")
     parser.add_argument("--only", choices=["ageing", "parameters"], help="leave the other part out")
