@@ -228,13 +228,15 @@ def tail(
     """
     import asyncio
 
+    from relay.eventstore import Checkpoint
+
     async def work(store: EventStore) -> None:
-        position = after
+        position = Checkpoint(after)
         while True:
             events = await store.read_all(position, _PAGE, tenants or None, types or None)
             for event in events:
                 print_event(event)
-                position = event.sequence_num
+                position = event.checkpoint
             if not events:
                 if not follow:
                     return

@@ -21,10 +21,11 @@
     ├── RequestProblem              the console refuses a request (relay.console.problems)
     │   └── AccessRefused           its sender may not come in, or not from there (relay.console.access.refusal)
     ├── ProviderFailed, UserRefused     a login at an OIDC provider (relay.console.access.provider)
-    ├── EventStoreError             the event store (relay.eventstore.errors)
-    │   ├── VersionConflict, EventIdConflict, UndecodableEvent      the events of a stream
-    │   ├── UnknownTenant, TenantBusy                               a tenant
-    │   └── SubscriptionLost, SubscriptionDeleted                   a subscription
+    ├── EventStoreError             the event store
+    │   ├── PositionsWentBack       what was read at a position is not in the store any more
+    │   ├── VersionConflict, EventIdConflict, UndecodableEvent      of a stream (relay.eventstore.errors)
+    │   ├── UnknownTenant, TenantBusy                               of a tenant (relay.eventstore.errors)
+    │   └── SubscriptionLost, SubscriptionDeleted                   of a subscription (relay.eventstore.errors)
     ├── DeliveryLogError            the delivery log (relay.deliverylog.errors)
     │   ├── DeliveryLogUnavailable  the log's database does not answer, or its folder is in use
     │   ├── DeliveryLogBusy         the log's database rolled a statement back (deadlock, lock or statement timeout)
@@ -130,6 +131,32 @@ class BrokerUnreachable(PublisherError):
 
 class InboxRefused(OutboxError):
     """A consumer called the inbox with an id, a name or a connection with which an effect may happen twice."""
+
+
+class EventStoreError(OutboxError):
+    """Base of the event store's own errors."""
+
+
+class PositionsWentBack(EventStoreError):
+    """The store no longer holds what was read at a position: it was restored to an earlier time, or lost its end.
+
+    Reading on from there would skip the events that take the positions again. docs/operate/restore.md says what to do.
+    """
+
+    def __init__(self, position: int, newest: int) -> None:
+        super().__init__(
+            f"position {position}: "
+            + ("there is not the event that was read there" if position <= newest else "the store does not have it")
+            + f"; its newest position is {newest}. Was the store restored to an earlier time, or did it lose its "
+            "newest events in a failover? Decide where to continue (docs/operate/restore.md), and read from there"
+        )
+        self.position = position
+        """The position that was read, as far as the reader knows."""
+        self.newest = newest
+        """The newest position that the store has assigned."""
+
+    def __reduce__(self) -> tuple[type[PositionsWentBack], tuple[int, int]]:
+        return PositionsWentBack, (self.position, self.newest)
 
 
 class EventError(OutboxError, ValueError):

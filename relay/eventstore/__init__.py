@@ -9,11 +9,12 @@ async with await EventStore.connect(url, schema="bank") as store:
                        outbox={"AccountOpened": "bank.accounts"})
 """
 
+from relay.core.checkpoint import Checkpoint
+from relay.core.errors import EventStoreError, PositionsWentBack
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.append import append_sync
 from relay.eventstore.errors import (
     EventIdConflict,
-    EventStoreError,
     SubscriptionDeleted,
     SubscriptionLost,
     TenantBusy,
@@ -33,12 +34,14 @@ __all__ = [
     "NO_STREAM",
     "Announcement",
     "Appended",
+    "Checkpoint",
     "EventIdConflict",
     "EventStore",
     "EventStoreError",
     "Expected",
     "Meter",
     "NewEvent",
+    "PositionsWentBack",
     "StoreMigration",
     "StoredEvent",
     "SubscriptionBatch",

@@ -96,7 +96,7 @@ class StoreBrowser:
             if not (await self._rows(connection, "migrate:exists"))[0][0]:
                 return None
             settings = await self._rows(connection, "migrate:settings")
-            [(horizon, newest, _)] = await self._rows(connection, "read:horizon")
+            [(horizon, newest, *_)] = await self._rows(connection, "read:horizon")
             positions, notify = settings[0] if settings else ("gapless", False)
             return StoreSummary(positions, notify, newest, horizon)
 
@@ -150,7 +150,7 @@ class StoreBrowser:
         """All subscriptions with their lag and holders, as ``EventStore.list_subscriptions``."""
 
         async def read(connection: Connection) -> list[SubscriptionState]:
-            [(horizon, _, _)] = await self._rows(connection, "read:horizon")
+            [(horizon, *_)] = await self._rows(connection, "read:horizon")
             return await states_of(connection, self._statements, horizon)
 
         return await self._run("listing subscriptions", read)

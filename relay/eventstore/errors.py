@@ -6,6 +6,7 @@
         ├── EventIdConflict   an event with the id of a new one is in the stream, with other content
         ├── UnknownTenant     the tenant has no partition; it must be provisioned first
         ├── TenantBusy        the tenant's state refuses the call (it has events, or its drop was interrupted)
+        ├── PositionsWentBack  what a reader has read is not in the store any more: it was restored, or failed over
         ├── UndecodableEvent  a stored row has a value that no Python value can represent
         ├── SubscriptionDeleted  the subscription was deleted while an instance of it ran
         └── SubscriptionLost  another instance has become the active one, or the subscription was reset
@@ -19,11 +20,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from relay.core.errors import OutboxError
-
-
-class EventStoreError(OutboxError):
-    """Base of the event store's own errors."""
+from relay.core.errors import EventStoreError
 
 
 class VersionConflict(EventStoreError):

@@ -79,8 +79,10 @@ def slot_positions(positions: Mapping[int, int]) -> str:
 
 async def take_slots(
     connection: Connection, statements: EventStoreStatements, values: Mapping[str, object]
-) -> dict[int, int]:
-    """The slots that the instance now holds, with their positions; none where others hold them. In a transaction.
+) -> dict[int, tuple[int, str | None]]:
+    """The slots that the instance now holds, with their positions and what was read there; none where others hold them.
+
+    In a transaction.
 
     Raises SubscriptionDeleted.
     """
@@ -93,4 +95,5 @@ async def take_slots(
             return {}
         await execute(connection, statements.text("eventstore/subscription_groups:create_slots"), values)
     await execute(connection, statements.text("eventstore/subscription_groups:free_slots"), values)
-    return dict(await execute(connection, statements.text("eventstore/subscription_groups:take_slots"), values))
+    rows = await execute(connection, statements.text("eventstore/subscription_groups:take_slots"), values)
+    return {slot: (position, last_read) for slot, position, last_read in rows}

@@ -21,6 +21,8 @@ from datetime import datetime
 from typing import LiteralString, NamedTuple
 from uuid import UUID, uuid4
 
+from relay.core.checkpoint import Checkpoint
+from relay.core.errors import PositionsWentBack
 from relay.eventstore.database import Connection, Database, Row, execute
 from relay.eventstore.errors import SubscriptionDeleted, SubscriptionLost
 from relay.eventstore.groups import SLOTS, WHOLE, Part, slot_positions, take_slots
@@ -31,8 +33,10 @@ from relay.eventstore.statements import EventStoreStatements
 class SubscriptionClaim:
     """What an instance that has become active reads."""
 
-    position: int
-    """The checkpoint."""
+    stored: Checkpoint
+    """The checkpoint as it is stored; of a part, the lowest one of its slots."""
+    others: frozenset[Checkpoint] = frozenset()
+    """In a group: those of the other slots."""
     slots: str | None = None
     """In a group: the position of each slot, as ``slot_positions`` writes it."""
     complete: bool = True
@@ -86,9 +90,13 @@ class SubscriptionLease:
         self.holder = uuid4()
         """The id under which this instance holds the lease: another one after each loss, and each claim in a group."""
 
-    async def ensure(self, position: int) -> None:
-        """Create the subscription at a position, unless it exists."""
-        await self._run("subscriptions:ensure", {"position": position})
+    async def exists(self) -> bool:
+        """Whether there is such a subscription."""
+        return bool(await self._run("subscriptions:look", {}))
+
+    async def ensure(self, checkpoint: Checkpoint) -> None:
+        """Create the subscription at a checkpoint, unless it exists."""
+        await self._run("subscriptions:ensure", stored_form(checkpoint))
 
     async def claim(self) -> SubscriptionClaim | None:
         """Become active; None where other instances hold all leases. Raises SubscriptionDeleted."""
@@ -104,7 +112,7 @@ class SubscriptionLease:
         if not rows:
             return None
         self._is_member = False
-        return SubscriptionClaim(rows[0][0])
+        return SubscriptionClaim(_checkpoint(*rows[0]))
 
     async def _join(self) -> SubscriptionClaim | None:
         """Become a member of the group with all free slots of the part."""
@@ -117,10 +125,15 @@ class SubscriptionLease:
         if not slots:
             return None
         self.holder, self._next_holder, self._is_member = self._next_holder, uuid4(), True
-        positions = set(slots.values())
-        is_everything = len(slots) == SLOTS and len(positions) == 1
+        positions = {slot: position for slot, (position, _) in slots.items()}
+        checkpoints = {_checkpoint(*stored) for stored in slots.values()}
+        lowest = min(checkpoints, key=lambda checkpoint: checkpoint.position)
+        is_everything = len(slots) == SLOTS and len(set(positions.values())) == 1
         return SubscriptionClaim(
-            min(positions), None if is_everything else slot_positions(slots), len(slots) == self._part.wanted_slots
+            lowest,
+            frozenset(checkpoints - {lowest}),
+            None if is_everything else slot_positions(positions),
+            len(slots) == self._part.wanted_slots,
         )
 
     async def more(self) -> bool:
@@ -149,18 +162,38 @@ class SubscriptionLease:
         if not await self._run("subscriptions:renew", {}):
             raise self.lost()
 
-    async def acknowledge(self, position: int) -> None:
-        """Store the checkpoint; raises SubscriptionLost. A crash of the server may forget it."""
-        # synchronous_commit=off: a lost checkpoint is a batch that is delivered again.
-        values: dict[str, object] = {"position": position, "synchronous_commit": "off"}
-        if not await self._run("subscriptions:acknowledge", values):
-            raise self.lost()
+    async def acknowledge(self, checkpoint: Checkpoint, read_from: int) -> None:
+        """Store the checkpoint in the place of the one at ``read_from``. A crash of the server may forget it.
 
-    async def store(self, connection: Connection, position: int, holder: UUID) -> None:
-        """Write the checkpoint of a batch that was read as ``holder`` on that connection; raises SubscriptionLost."""
-        values = self._values({"position": position, "synchronous_commit": None, "holder": holder})
-        if not await execute(connection, self._text("subscriptions:acknowledge"), values):
+        Raises SubscriptionLost, and PositionsWentBack where another position is stored.
+        """
+        # synchronous_commit=off: a lost checkpoint is a batch that is delivered again.
+        async with self._database.connection(f"acknowledge subscription {self._name}") as connection:
+            await self._store(connection, checkpoint, read_from, self.holder, synchronous_commit="off")
+
+    async def store(self, connection: Connection, checkpoint: Checkpoint, read_from: int, holder: UUID) -> None:
+        """As ``acknowledge``, on that connection and durably, for a batch that was read as ``holder``."""
+        await self._store(connection, checkpoint, read_from, holder, synchronous_commit=None)
+
+    async def _store(
+        self,
+        connection: Connection,
+        checkpoint: Checkpoint,
+        read_from: int,
+        holder: UUID,
+        *,
+        synchronous_commit: str | None,
+    ) -> None:
+        more = {"read_from": read_from, "synchronous_commit": synchronous_commit, "holder": holder}
+        values = self._values(stored_form(checkpoint) | more)
+        if await execute(connection, self._text("subscriptions:acknowledge"), values):
+            return
+        rows = await execute(connection, self._text("subscriptions:position"), values)
+        if not rows:
             raise self.lost()
+        if rows[0][0] == checkpoint.position:
+            raise SubscriptionLost(f"subscription {self._name}: this batch was acknowledged already; roll back")
+        raise PositionsWentBack(read_from, rows[0][0])
 
     async def position(self) -> int:
         """The committed checkpoint; raises SubscriptionLost when this is not the active instance."""
@@ -198,3 +231,15 @@ class SubscriptionLease:
     async def _run(self, path: str, more: dict[str, object]) -> list[Row]:
         step = path.partition(":")[2]
         return await self._database.run(f"{step} subscription {self._name}", self._text(path), self._values(more))
+
+
+def stored_form(checkpoint: Checkpoint) -> dict[str, object]:
+    """The columns of a checkpoint."""
+    last_read = None if checkpoint.tenant_id is None else str(checkpoint)
+    return {"position": checkpoint.position, "last_read": last_read}
+
+
+def _checkpoint(position: int, last_read: str | None) -> Checkpoint:
+    """A stored checkpoint. An earlier release has moved the position alone: then the event is that of another one."""
+    checkpoint = Checkpoint.parse(last_read or "0")
+    return checkpoint if checkpoint.position == position else Checkpoint(position)

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from relay.core.checkpoint import Checkpoint
 from relay.core.errors import EventError
 
 Json = Mapping[str, object] | Sequence[object] | str | int | float | bool | None
@@ -83,6 +84,11 @@ class StoredEvent(NamedTuple):
     data: object
     log_date: datetime
     """When it was written, by the database's clock (the start of its transaction)."""
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """From where a reader continues after this event."""
+        return Checkpoint(self.sequence_num, self.tenant_id, self.stream_id, self.version, self.log_date)
 
 
 class Appended(NamedTuple):

@@ -14,10 +14,9 @@ from datetime import datetime
 from typing import Final, LiteralString
 from uuid import UUID
 
-from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
-
-from relay.core.errors import ConfigError
+from relay.core.checkpoint import START, Checkpoint
+from relay.core.errors import ConfigError, EventError
+from relay.eventstore.checkpoints import Horizon, Pool, last_up_to, look
 from relay.eventstore.database import Database, Row, execute
 from relay.eventstore.decoding import decoded, fetch_events
 from relay.eventstore.errors import UndecodableEvent
@@ -27,8 +26,6 @@ from relay.eventstore.partitions import TenantPartitions
 from relay.eventstore.statements import EventStoreStatements
 
 _TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of through the feed
-
-Pool = AsyncConnection[TupleRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class EventPage:
     events: list[StoredEvent]
     set_aside: tuple[UndecodableEvent, ...]
     """Of the rows between them that cannot be decoded."""
-    position: int
+    checkpoint: Checkpoint
     """Where the next page begins: every event up to it was delivered or filtered out."""
     newest: int
     """The newest assigned position."""
@@ -75,46 +72,74 @@ class Reader:
         self._database = database
         self._statements = statements
         self._partitions = TenantPartitions(statements)
-        self._horizon = 0
+        self._remembered: tuple[Pool, Horizon] | None = None
+        """The highest horizon, and the connection that has returned it."""
 
-    async def horizon(self, connection: Pool) -> tuple[int, int, datetime]:
-        """How far a reader may read, the newest position, and the database's clock. The horizon never goes back.
+    async def horizon(self, connection: Pool, after: Checkpoint = START) -> Horizon:
+        """How far a reader may read. Raises PositionsWentBack when the event at ``after`` is another one.
 
-        The database's answer may: a writer that looked up its registration long ago and registers now is below what
-        was read already. It draws its positions later, above the newest one of that time, so nothing is skipped. Only
-        a database that was restored to an earlier time begins again below.
+        The database's answer may go back: a writer that looked up its registration long ago and registers now is below
+        what was read already. It draws its positions later, above the newest one of that time, so nothing is skipped
+        by the higher horizon. That holds for one life of one server: a standby that takes over may have lost what made
+        the horizon high. So what is remembered ends with its connection, and behind a pooler with the server.
         """
-        statement = self._statements.text("eventstore/read:horizon")
-        horizon, newest, read_at = (await execute(connection, statement))[0]
-        self._horizon = max(horizon, self._horizon) if self._horizon <= newest else horizon
-        return self._horizon, newest, read_at
+        horizon = await look(connection, self._statements, after)
+        if self._remembered is not None:
+            source, highest = self._remembered
+            lives_on = not source.closed and highest.server == horizon.server
+            if lives_on and horizon.settled < highest.settled <= horizon.newest:
+                return horizon._replace(settled=highest.settled)
+        self._remembered = connection, horizon
+        return horizon
 
-    async def look(self) -> tuple[int, int, datetime]:
+    async def look(self, after: Checkpoint = START) -> Horizon:
         """As ``horizon``, on a connection of the store's."""
         async with self._database.connection("read the end of the store") as connection:
-            return await self.horizon(connection)
+            return await self.horizon(connection, after)
 
-    async def page(self, after: int, limit: int, event_filter: EventFilter, *, set_aside: bool = False) -> EventPage:
+    async def checkpoint(self, position: int) -> Checkpoint:
+        """The checkpoint of a position alone. Raises PositionsWentBack for one above the newest."""
+        async with self._database.connection("look up a position") as connection:
+            await self.horizon(connection, Checkpoint(position))
+            return await last_up_to(connection, self._statements, position)
+
+    async def page(
+        self, after: Checkpoint, limit: int, event_filter: EventFilter, *, set_aside: bool = False
+    ) -> EventPage:
         """The next events of all tenants, in the order of their positions; none only where the horizon is reached.
 
         The feed may name events that are gone: of a tenant whose drop was interrupted, or that were deleted. A page
         of nothing else is passed over. A row that cannot be decoded ends the page, and raises ``UndecodableEvent``
-        where the page begins with it; with ``set_aside`` it is passed over and listed.
+        where the page begins with it; with ``set_aside`` it is passed over and listed. Raises ``PositionsWentBack``.
         """
         async with self._database.connection("read events") as connection:
-            horizon, newest, read_at = await self.horizon(connection)
-            position = after
+            horizon = await self.horizon(connection, after)
+            position = after.position
             while True:
-                rows, listed = await self._rows(connection, position, horizon, limit, event_filter)
+                rows, listed = await self._rows(connection, position, horizon.settled, limit, event_filter)
                 full = len(rows) == limit
-                position = int(rows[-1][0]) if full else max(position, horizon)
+                position = int(rows[-1][0]) if full else max(position, horizon.settled)
                 events = [one for one in listed if isinstance(one, StoredEvent)]
                 faults = tuple(one for one in listed if isinstance(one, UndecodableEvent))
                 if faults and not set_aside:
                     events = events_before(listed)
                     faults, position = (), events[-1].sequence_num
                 if events or faults or not full:
-                    return EventPage(events, faults, position, newest, horizon < newest, read_at)
+                    reached = await self._reached(connection, after, position, events)
+                    waiting = horizon.settled < horizon.newest
+                    return EventPage(events, faults, reached, horizon.newest, waiting, horizon.read_at)
+
+    async def _reached(
+        self, connection: Pool, after: Checkpoint, position: int, events: Sequence[StoredEvent]
+    ) -> Checkpoint:
+        """The checkpoint of a page that has come to a position: of the last event there that this reader may see."""
+        if events and events[-1].sequence_num == position:
+            return events[-1].checkpoint
+        if position == after.position:
+            return after
+        last = events[-1].checkpoint if events else after
+        reached = await last_up_to(connection, self._statements, position)
+        return reached if reached.position > last.position else last
 
     async def _rows(
         self, connection: Pool, after: int, horizon: int, limit: int, event_filter: EventFilter
@@ -184,20 +209,30 @@ class ReadPart(StorePart):
 
     async def read_all(
         self,
-        after: int = 0,
+        after: int | Checkpoint = 0,
         limit: int = 1000,
         tenants: Iterable[Id] | None = None,
         types: Iterable[str] | None = None,
     ) -> list[StoredEvent]:
         """The next events of all tenants after a position, in the order of positions.
 
-        Passing on the position of the last event reads every event once: an event that commits later has a position
-        above all those returned. ``None`` means all tenants or types. A row that cannot be decoded ends the result,
-        and raises ``UndecodableEvent`` when it is the first one.
+        Passing on the checkpoint of the last event (``event.checkpoint``) reads every event once: an event that commits
+        later has a position above all those returned. ``None`` means all tenants or types. A row that cannot be decoded
+        ends the result, and raises ``UndecodableEvent`` when it is the first one. Raises ``PositionsWentBack`` for a
+        position beyond the newest one, and for a checkpoint whose event is not the one at its position. A standby that
+        has not received the position yet returns no event.
         """
         check_limit(limit)
-        after = min(max(after, 0), LARGEST_POSITION)
-        return (await self._reader.page(after, limit, EventFilter.of(tenants, types))).events
+        return (await self._reader.page(checked_after(after), limit, EventFilter.of(tenants, types))).events
+
+
+def checked_after(after: object) -> Checkpoint:
+    """The checkpoint from which to continue. Raises EventError for anything but a position or a Checkpoint."""
+    if isinstance(after, Checkpoint):
+        return after
+    if isinstance(after, bool) or not isinstance(after, int):
+        raise EventError(f"after: {after!r}; pass a position or a Checkpoint")
+    return Checkpoint(min(max(after, 0), LARGEST_POSITION))
 
 
 def _within_type(version: int) -> int:

@@ -8,9 +8,10 @@ from itertools import groupby
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from relay.eventstore.checkpoints import Pool
 from relay.eventstore.database import Database, Row, execute
 from relay.eventstore.groups import slot_positions
-from relay.eventstore.read import Pool, Reader
+from relay.eventstore.read import Reader
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.sql import PARTITIONS_AT_ONCE
 
@@ -42,8 +43,8 @@ class SubscriptionState(NamedTuple):
 async def read_states(database: Database, statements: EventStoreStatements, reader: Reader) -> list[SubscriptionState]:
     """All subscriptions, by their names as they are stored."""
     async with database.connection("list subscriptions") as connection:
-        horizon, _, _ = await reader.horizon(connection)
-        return await states_of(connection, statements, horizon)
+        horizon = await reader.horizon(connection)
+        return await states_of(connection, statements, horizon.settled)
 
 
 async def states_of(connection: Pool, statements: EventStoreStatements, horizon: int) -> list[SubscriptionState]:

@@ -24,7 +24,8 @@ from uuid import uuid4
 import psycopg
 
 from relay.core.backoff import RetryPolicy
-from relay.core.errors import ConfigError, StorageBusy, StorageError, StorageUnavailable
+from relay.core.checkpoint import START, Checkpoint
+from relay.core.errors import ConfigError, PositionsWentBack, StorageBusy, StorageError, StorageUnavailable
 from relay.eventstore.database import Connection, Database, translated
 from relay.eventstore.errors import SubscriptionDeleted, SubscriptionLost
 from relay.eventstore.groups import WHOLE, Part
@@ -80,10 +81,13 @@ class SubscriptionOptions:
 class SubscriptionBatch:
     """Events in the order of their positions. Iterate over it; requesting the next batch acknowledges this one."""
 
-    def __init__(self, lease: SubscriptionLease, page: EventPage) -> None:
+    def __init__(self, lease: SubscriptionLease, page: EventPage, read_from: int) -> None:
         self.events = page.events
-        self.position = page.position
-        """The checkpoint that acknowledging this batch stores."""
+        self.checkpoint = page.checkpoint
+        """What acknowledging this batch stores; a consumer that keeps its own may pass it to ``read_all``."""
+        self.position = page.checkpoint.position
+        """Its position."""
+        self._read_from = read_from
         self.set_aside = page.set_aside
         """Of the rows between them that cannot be decoded, which the subscription has passed over."""
         self._lease = lease
@@ -101,10 +105,11 @@ class SubscriptionBatch:
         """Store the checkpoint in the transaction that is open on ``connection``, with the consumer's own work.
 
         Commit before requesting the next batch: otherwise this one is delivered again. Raises
-        ``SubscriptionLost`` when another instance has taken over: roll back.
+        ``SubscriptionLost`` when another instance has taken over, or when this batch was acknowledged already, and
+        ``PositionsWentBack`` when the stored position is not the one from which the batch was read: roll back.
         """
         try:
-            await self._lease.store(connection, self.position, self._holder)
+            await self._lease.store(connection, self.checkpoint, self._read_from, self._holder)
         except psycopg.Error as error:
             raise translated(error, "acknowledge a batch") from error
         self.acknowledged = True
@@ -143,8 +148,9 @@ class Subscription:
         """Batches as long as the consumer requests them; releases the lease when closed.
 
         A lost connection or a lost lease does not end it: it connects again, or waits to become active again. It ends
-        with an error only for a reason that does not pass: ``SubscriptionDeleted``, ``UndecodableEvent``, a missing
-        table or right (``SchemaError``), a statement that the database refuses (``StorageError``).
+        with an error only for a reason that does not pass: ``SubscriptionDeleted``, ``UndecodableEvent``,
+        ``PositionsWentBack``, a missing table or right (``SchemaError``), a statement that the database refuses
+        (``StorageError``).
         """
         known = False
         with self._wakeup.subscribed() as woken:
@@ -183,31 +189,33 @@ class Subscription:
 
     async def _active(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[SubscriptionBatch]:
         """Batches while the lease is held, and while no other slots are to be taken."""
-        position, event_filter = claim.position, replace(self._options.event_filter, slots=claim.slots)
-        wait, stored, stored_at, idle = _SHORTEST_WAIT, position, time.monotonic(), False
+        event_filter = replace(self._options.event_filter, slots=claim.slots)
+        reached, stored = await self._checked(claim), claim.stored.position
+        wait, stored_at, idle = _SHORTEST_WAIT, time.monotonic(), False
         while not self._slots_free:
             raise_if_cancelled()
             woken.clear()
-            page = await self._page(position, event_filter)
+            page = await self._page(reached, event_filter)
             self._failures = 0
-            self._measure(page, position)
+            self._measure(page, reached.position)
             if page.events:
                 if idle:  # nothing has checked the lease since the last batch: it may have been reset meanwhile
                     await self._lease.renew()
                     idle = False
-                batch = SubscriptionBatch(self._lease, page)
-                self._outstanding = position, page.events[0].log_date
+                batch = SubscriptionBatch(self._lease, page, stored)
+                self._outstanding = reached.position, page.events[0].log_date
                 yield batch
-                position = stored = await self._settle(batch)
+                if await self._settle(batch, stored):
+                    reached, stored = batch.checkpoint, batch.position
                 self._outstanding = None
                 wait, stored_at = _SHORTEST_WAIT, time.monotonic()
                 continue
-            position, idle = page.position, True
+            reached, idle = page.checkpoint, True
             if self._lease_lost:
                 raise self._lease.lost()
-            if position != stored and time.monotonic() - stored_at > _CHECKPOINT_WHEN_IDLE:
-                await self._lease.acknowledge(position)
-                stored, stored_at = position, time.monotonic()
+            if reached.position != stored and time.monotonic() - stored_at > _CHECKPOINT_WHEN_IDLE:
+                await self._lease.acknowledge(reached, stored)
+                stored, stored_at = reached.position, time.monotonic()
             raise_if_cancelled()
             pause = wait if page.waiting else self._options.poll_interval
             wait = min(2 * wait, _LONGEST_WAIT) if page.waiting else _SHORTEST_WAIT
@@ -215,32 +223,45 @@ class Subscription:
                 async with asyncio.timeout(pause):  # not wait_for(), which before 3.12 may swallow a cancellation
                     await woken.wait()
 
-    async def _page(self, position: int, event_filter: EventFilter) -> EventPage:
+    async def _checked(self, claim: SubscriptionClaim) -> Checkpoint:
+        """The claimed checkpoint, completed where it was stored as a position alone. Raises PositionsWentBack."""
+        for other in claim.others:
+            await self._reader.look(other)
+        if claim.stored.tenant_id is None and claim.stored != START:
+            return await self._reader.checkpoint(claim.stored.position)
+        return claim.stored
+
+    async def _page(self, after: Checkpoint, event_filter: EventFilter) -> EventPage:
         """The next page; says what it sets aside."""
         options = self._options
         set_aside = options.undecodable == "set aside"
-        page = await self._reader.page(position, options.batch_size, event_filter, set_aside=set_aside)
+        page = await self._reader.page(after, options.batch_size, event_filter, set_aside=set_aside)
         for error in page.set_aside:
             _log.error("subscription %s: set aside: %s", self._name, error)
         return page
 
-    async def _settle(self, batch: SubscriptionBatch) -> int:
-        """The position to continue from after a batch that the consumer has processed."""
-        if batch.acknowledged:
-            reached = await self._lease.position()  # before the batch's when the consumer has rolled back
-        else:
-            await self._lease.acknowledge(batch.position)
-            reached = batch.position
-        if reached >= batch.position:
-            self._options.meter.delivered(self._name, len(batch))
-        return reached
+    async def _settle(self, batch: SubscriptionBatch, read_from: int) -> bool:
+        """Whether a batch that the consumer has processed is acknowledged, and not rolled back."""
+        if not batch.acknowledged:
+            await self._lease.acknowledge(batch.checkpoint, read_from)
+        elif (position := await self._lease.position()) != batch.position:
+            if position != read_from:
+                raise PositionsWentBack(batch.position, position)
+            return False
+        self._options.meter.delivered(self._name, len(batch))
+        return True
 
     async def _make_known(self) -> None:
-        start = self._options.start
-        if start == "end":
-            start = (await self._reader.look())[0]
-        position = 0 if start == "beginning" else start
-        await self._lease.ensure(position)
+        if await self._lease.exists():
+            return
+        match self._options.start:
+            case "beginning":
+                start = START
+            case "end":
+                start = await self._reader.checkpoint((await self._reader.look()).settled)
+            case position:
+                start = await self._reader.checkpoint(position)
+        await self._lease.ensure(start)
 
     async def _become_active(self) -> SubscriptionClaim:
         """Wait until this is an active instance. Raises SubscriptionDeleted."""
@@ -287,8 +308,9 @@ class Subscription:
 
     async def _measure_outstanding(self, position: int, oldest: datetime) -> None:
         """The lag behind a batch that the consumer has not acknowledged."""
-        _, newest, now = await self._reader.look()
-        self._options.meter.lag(self._name, max(newest - position, 0), max((now - oldest).total_seconds(), 0.0))
+        now = await self._reader.look()
+        age = (now.read_at - oldest).total_seconds()
+        self._options.meter.lag(self._name, max(now.newest - position, 0), max(age, 0.0))
 
     def _measure(self, page: EventPage, position: int) -> None:
         meter, now = self._options.meter, time.monotonic()

@@ -8,6 +8,7 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.eventstore.database import Database, execute
 from relay.eventstore.groups import Part
+from relay.eventstore.lease import stored_form
 from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.model import checked_position
 from relay.eventstore.part import Id
@@ -82,9 +83,11 @@ class SubscriptionPart(ReadPart):
         """Let a subscription continue after ``position``, 0 being the beginning.
 
         Its active instances, if any, can no longer acknowledge their current batches and continue there too, in all
-        parts.
+        parts. The stored position is that of the last event up to there. Raises ``PositionsWentBack`` for one above the
+        newest.
         """
-        values = {"name": self._stored_name(name), "position": checked_position("position", position)}
+        checkpoint = await self._reader.checkpoint(checked_position("position", position))
+        values = {"name": self._stored_name(name), **stored_form(checkpoint)}
         steps = ("subscriptions:reset", "subscription_groups:drop_members", "subscription_groups:drop_slots")
         async with self._database.connection("reset subscription") as connection, connection.transaction():
             for step in steps:

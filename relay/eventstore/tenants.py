@@ -96,6 +96,7 @@ async def _detach(connection: Connection, statements: EventStoreStatements, tena
 
 async def _forget(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
     """Remove the tenant's events from the feed, their ids and the records of deleted streams, in short transactions."""
+    await execute(connection, statements.for_tenant("eventstore/tenants:record_drop", tenant_id))
     statement = statements.for_tenant("eventstore/tenants:forget", tenant_id)
     after: int | None = 0
     while after is not None:

@@ -7,7 +7,8 @@ GRANT USAGE ON SCHEMA public TO app_role;
 -- name: tables
 -- To read events through the parent, the feed and the store's settings, and to export them.
 GRANT SELECT ON
-public.event, public.event_feed, public.event_store, public.event_id, public.event_tombstone TO app_role;
+public.event, public.event_feed, public.event_store, public.event_id, public.event_tombstone,
+public.event_dropped_tenant TO app_role;
 
 -- name: positions
 -- To see which positions have settled. Tags: gapless or settled.

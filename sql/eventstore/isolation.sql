@@ -68,6 +68,19 @@ DROP POLICY IF EXISTS tenant_isolation ON public.event_tombstone;
 CREATE POLICY tenant_isolation ON public.event_tombstone
 USING (TenantId = NULLIF(current_setting('eventstore.tenant', TRUE), '')::UUID);
 
+-- name: secure_dropped
+-- The same for dropped tenants. Locks: their table, exclusively, for an instant.
+ALTER TABLE public.event_dropped_tenant ENABLE ROW LEVEL SECURITY;
+
+-- name: drop_dropped_policy
+-- Drops their policy, to be created again in the same transaction. Locks: their table, exclusively, for an instant.
+DROP POLICY IF EXISTS tenant_isolation ON public.event_dropped_tenant;
+
+-- name: dropped_policy
+-- The tenant named by the setting, if it was dropped. Locks: their table, exclusively, for an instant.
+CREATE POLICY tenant_isolation ON public.event_dropped_tenant
+USING (TenantId = NULLIF(current_setting('eventstore.tenant', TRUE), '')::UUID);
+
 -- name: secure_member
 -- The same for the members of groups. Locks: these, exclusively, for an instant.
 ALTER TABLE public.event_subscription_member ENABLE ROW LEVEL SECURITY;

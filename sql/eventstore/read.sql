@@ -40,8 +40,65 @@ SELECT set_config('eventstore.tenant', %(tenant)s, FALSE);
 
 -- name: horizon
 -- How far a reader may read now. Send this before the page, as a statement of its own: only a snapshot taken later
--- shows everything up to the horizon. Locks: nothing.
-SELECT Horizon, Newest, now() FROM public.event_horizon();
+-- shows everything up to the horizon. The last column is another one after a failover, a restore or a restart.
+-- Locks: nothing.
+SELECT
+    Horizon,
+    Newest,
+    now(),
+    pg_is_in_recovery(),
+    CONCAT_WS(
+        '/',
+        EXTRACT(EPOCH FROM pg_postmaster_start_time()),
+        (SELECT oid FROM pg_catalog.pg_database WHERE datname = CURRENT_DATABASE())
+    )
+FROM public.event_horizon();
+
+-- name: last_row
+-- The last event up to a position, as the feed lists it. Index: the feed's primary key. Locks: nothing.
+SELECT SequenceNum, TenantId, StreamId, Version
+FROM public.event_feed
+WHERE SequenceNum <= %(position)s::BIGINT
+ORDER BY SequenceNum DESC
+LIMIT 1;
+
+-- name: log_date
+-- When an event was written; no row where it is gone. The tenant must reach the planner as a constant, so never prepare
+-- this. Index: the partition's primary key. Locks: nothing.
+SELECT CASE WHEN LogDate BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00' THEN LogDate END
+FROM public.event
+WHERE TenantId = %(tenant)s::UUID AND SequenceNum = %(position)s::BIGINT;
+
+-- name: same_event
+-- Whether the event at a position is the one that was read there. One that is gone counts as the same where its tenant
+-- or its stream was deleted, or where it is still in the feed. The tenant must reach the planner as a constant, so never
+-- prepare this. Index: the primary keys. Locks: nothing.
+SELECT
+    CASE
+        WHEN listed.SequenceNum IS NOT NULL THEN
+            (listed.TenantId, listed.StreamId, listed.Version) = (%(tenant)s::UUID, %(stream)s::UUID, %(version)s::INT)
+            AND COALESCE(stored.LogDate = %(log_date)s::TIMESTAMPTZ, TRUE)
+        ELSE
+            NOT EXISTS (
+                SELECT FROM pg_catalog.pg_class
+                WHERE
+                    relname = 'event_' || REPLACE(%(tenant)s::UUID::TEXT, '-', '')
+                    AND relnamespace
+                    = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = 'public.event'::REGCLASS)
+            )
+            OR EXISTS (
+                SELECT FROM public.event_tombstone
+                WHERE TenantId = %(tenant)s::UUID AND StreamId = %(stream)s::UUID AND Version >= %(version)s::INT
+            )
+            OR EXISTS (
+                SELECT FROM public.event_dropped_tenant
+                WHERE TenantId = %(tenant)s::UUID AND Position >= %(position)s::BIGINT
+            )
+    END
+FROM (SELECT) AS one
+LEFT JOIN public.event_feed AS listed ON listed.SequenceNum = %(position)s::BIGINT
+LEFT JOIN public.event AS stored
+    ON stored.TenantId = %(tenant)s::UUID AND stored.SequenceNum = %(position)s::BIGINT;
 
 -- name: feed_page
 -- Positions and tenants of the next events up to the horizon, of all tenants or many. The horizon is applied to the

@@ -23,7 +23,7 @@ BEGIN
     LOOP
         IF v_grant.privilege_type = 'SELECT' THEN
             EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION public.event_horizon() TO %s', v_grant.role);
-            EXECUTE pg_catalog.format('GRANT SELECT ON public.event_id, public.event_tombstone TO %s', v_grant.role);
+            EXECUTE pg_catalog.format('GRANT SELECT ON public.event_id, public.event_tombstone, public.event_dropped_tenant TO %s', v_grant.role);
             CONTINUE;
         END IF;
         EXECUTE pg_catalog.format(

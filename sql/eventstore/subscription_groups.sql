@@ -23,11 +23,11 @@ WITH grouped AS (
         HeldUntil = '9999-01-01 00:00:00+00',
         UpdatedAt = now()
     WHERE Name = %(name)s
-    RETURNING Name, Position
+    RETURNING Name, Position, LastRead
 )
 
-INSERT INTO public.event_subscription_slot (Name, Slot, Position)
-SELECT grouped.Name, slots.Slot, grouped.Position FROM grouped CROSS JOIN generate_series(0, 255) AS slots (Slot);
+INSERT INTO public.event_subscription_slot (Name, Slot, Position, LastRead)
+SELECT grouped.Name, slots.Slot, grouped.Position, grouped.LastRead FROM grouped CROSS JOIN generate_series(0, 255) AS slots (Slot);
 
 -- name: leases
 -- The leases on the slots of a part; a slot without one has no holder. Index: the primary keys. Locks: nothing.
@@ -60,11 +60,14 @@ WITH ended AS (
 members AS (
     DELETE FROM public.event_subscription_member AS member USING ended
     WHERE member.Name = ended.Name AND member.Holder = ended.Holder
-    RETURNING member.Name, member.Holder, member.Position
+    RETURNING member.Name, member.Holder, member.Position, member.LastRead
 )
 
 UPDATE public.event_subscription_slot AS slot
-SET Holder = NULL, Position = GREATEST(slot.Position, members.Position)
+SET
+    Holder = NULL,
+    Position = GREATEST(slot.Position, members.Position),
+    LastRead = CASE WHEN members.Position > slot.Position THEN members.LastRead ELSE slot.LastRead END
 FROM members WHERE slot.Name = members.Name AND slot.Holder = members.Holder;
 
 -- name: take_slots
@@ -73,34 +76,40 @@ FROM members WHERE slot.Name = members.Name AND slot.Holder = members.Holder;
 WITH slots AS (
     UPDATE public.event_subscription_slot SET Holder = %(holder)s::UUID
     WHERE Name = %(name)s AND MOD(Slot, %(parts)s::INT) = %(part)s::INT AND Holder IS NULL
-    RETURNING Slot, Position
+    RETURNING Slot, Position, LastRead
 ),
 
 member AS (
-    INSERT INTO public.event_subscription_member (Name, Holder, Part, Parts, Position, HeldUntil, LeaseSeconds)
+    INSERT INTO public.event_subscription_member (
+        Name, Holder, Part, Parts, Position, LastRead, HeldUntil, LeaseSeconds
+    )
     SELECT
         %(name)s,
         %(holder)s::UUID,
         %(part)s::INT,
         %(parts)s::INT,
         MIN(slots.Position),
+        (ARRAY_AGG(slots.LastRead ORDER BY slots.Position))[1],
         clock_timestamp() + make_interval(secs => %(lease)s),
         %(lease)s
     FROM slots HAVING COUNT(*) > 0
 )
 
-SELECT slots.Slot, slots.Position FROM slots;
+SELECT slots.Slot, slots.Position, slots.LastRead FROM slots;
 
 -- name: release
 -- Ends a member, and stores in its slots the position that it has reached. Index: the primary keys.
 -- Locks: the member, then its slots.
 WITH members AS (
     DELETE FROM public.event_subscription_member WHERE Name = %(name)s AND Holder = %(holder)s::UUID
-    RETURNING Name, Holder, Position
+    RETURNING Name, Holder, Position, LastRead
 )
 
 UPDATE public.event_subscription_slot AS slot
-SET Holder = NULL, Position = GREATEST(slot.Position, members.Position)
+SET
+    Holder = NULL,
+    Position = GREATEST(slot.Position, members.Position),
+    LastRead = CASE WHEN members.Position > slot.Position THEN members.LastRead ELSE slot.LastRead END
 FROM members WHERE slot.Name = members.Name AND slot.Holder = members.Holder;
 
 -- name: drop_members

@@ -4,7 +4,8 @@
 -- name: ensure
 -- Creates a subscription at a position; an existing one keeps its position.
 -- Index: the primary key. Locks: the new row.
-INSERT INTO public.event_subscription (Name, Position) VALUES (%(name)s, %(position)s::BIGINT)
+INSERT INTO public.event_subscription (Name, Position, LastRead)
+VALUES (%(name)s, %(position)s::BIGINT, %(last_read)s)
 ON CONFLICT (Name) DO NOTHING;
 
 -- name: claim
@@ -28,7 +29,7 @@ WHERE
             FROM unnest(%(ended_holders)s::UUID[], %(ended_until)s::TIMESTAMPTZ[]) AS ended (Holder, HeldUntil)
         )
     )
-RETURNING Position;
+RETURNING Position, LastRead;
 
 -- name: look
 -- Whether a subscription is consumed in parts, and its lease if it is not. No row: it does not exist.
@@ -54,17 +55,19 @@ FROM public.event_subscription --? !part
 WHERE Name = %(name)s AND Holder = %(holder)s::UUID;
 
 -- name: acknowledge
--- Stores the checkpoint of the active instance, in the transaction of the sender; no row when it is no longer the
--- active one: then nothing that depends on it may commit. synchronous_commit, unless NULL, is set for the transaction.
+-- Stores the checkpoint of the active instance, in the transaction of the sender. No row when it is no longer the active
+-- one, or when the checkpoint is not the one from which it has read: then nothing that depends on it may commit.
+-- synchronous_commit, unless NULL, is set for the transaction.
 -- Index: the primary key. Locks: the row. Tags: part.
 UPDATE public.event_subscription --? !part
 -- UPDATE public.event_subscription_member --? part
 SET
     Position = %(position)s::BIGINT,
+    LastRead = %(last_read)s,
     HeldUntil = clock_timestamp() + make_interval(secs => %(lease)s),
     LeaseSeconds = %(lease)s,
     UpdatedAt = now()
-WHERE Name = %(name)s AND Holder = %(holder)s::UUID
+WHERE Name = %(name)s AND Holder = %(holder)s::UUID AND Position = %(read_from)s::BIGINT
 RETURNING
     Name,
     set_config(
@@ -80,9 +83,10 @@ WHERE Name = %(name)s AND Holder = %(holder)s::UUID;
 -- Sets a subscription to a position and ends the lease of its active instance, which then can no longer acknowledge
 -- its current batch. A group is one subscription again until its first member claims. In the same transaction follow
 -- subscription_groups:drop_members and drop_slots. Index: the primary key. Locks: the row.
-INSERT INTO public.event_subscription (Name, Position) VALUES (%(name)s, %(position)s::BIGINT)
+INSERT INTO public.event_subscription (Name, Position, LastRead)
+VALUES (%(name)s, %(position)s::BIGINT, %(last_read)s)
 ON CONFLICT (Name) DO UPDATE
-SET Position = EXCLUDED.Position, Holder = NULL, HeldUntil = NULL, Grouped = FALSE, UpdatedAt = now();
+SET Position = EXCLUDED.Position, LastRead = EXCLUDED.LastRead, Holder = NULL, HeldUntil = NULL, Grouped = FALSE, UpdatedAt = now();
 
 -- name: delete
 -- Deletes a subscription, of a group its members and slots too. Index: the primary key. Locks: the rows.

@@ -80,6 +80,13 @@ ALTER TABLE public.event_tenants_00 DETACH PARTITION public.event_00000000000000
 -- Completes a detach that was interrupted. Locks: as detach.
 ALTER TABLE public.event_tenants_00 DETACH PARTITION public.event_00000000000000000000000000000000 FINALIZE;
 
+-- name: record_drop
+-- Records up to which position the events of a dropped tenant are gone. Index: the primary key of its detached partition.
+-- Locks: the record.
+INSERT INTO public.event_dropped_tenant AS known (TenantId, Position)
+SELECT TenantId, SequenceNum FROM public.event_00000000000000000000000000000000 ORDER BY SequenceNum DESC LIMIT 1
+ON CONFLICT (TenantId) DO UPDATE SET Position = GREATEST(known.Position, EXCLUDED.Position), DroppedAt = now();
+
 -- name: forget
 -- Deletes up to 5,000 events of a detached partition from the feed, beginning after a position; returns the last of
 -- them, NULL when none is left. Indexes: the primary keys of both. Locks: the rows deleted.

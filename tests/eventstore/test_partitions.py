@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from relay.core.checkpoint import START
 from relay.eventstore import ANY, EventStore, NewEvent, StoredEvent, UndecodableEvent
 from relay.eventstore.partitions import Group, Groups
 from relay.eventstore.read import EventFilter
@@ -130,7 +131,7 @@ async def test_a_part_of_a_subscription_reads_by_kept_plans(one_session: EventSt
     expected = await stored(database, condition)
     assert 40 < len(expected) < 100
     for _ in range(5):
-        assert numbers((await one_session._reader.page(0, 1000, odd)).events) == expected
+        assert numbers((await one_session._reader.page(START, 1000, odd)).events) == expected
     count, generic, custom = await plans(one_session)
     assert count > 0
     assert (generic, custom) == (4 * count, 0)

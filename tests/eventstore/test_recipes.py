@@ -106,6 +106,7 @@ def checkpoints(database: Database) -> int:
 
 async def test_a_table_that_is_behind_is_not_shown(gapless_store: EventStore, database: Database) -> None:
     projection = recipe("projection")
+    await gapless_store.append(TENANT, STREAM, [deposit(1)] * 7, NO_STREAM)
     async with await psycopg.AsyncConnection.connect(database.url) as connection:
         for name, position in (("balances_1", 7), ("balances_2", 6)):
             await projection.create(connection, name)

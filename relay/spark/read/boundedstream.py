@@ -21,17 +21,22 @@ class BoundedEventStream(EventStream, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # type: ignore[override]  # noqa: N802
-        """The end of the micro-batch that begins at ``start``; ``start`` itself without new events."""
+        """The end of the micro-batch that begins at ``start``; ``start`` itself without new events.
+
+        Raises PositionsWentBack.
+        """
+        self.question(start)
         after = int(start[POSITION])
         end = self.horizon()
         if self._target is not None:
             end = min(end, self._target)
         if end <= after:
-            return {POSITION: after}  # also when a transaction in flight has moved the horizon back for a moment
+            return start  # also when a transaction in flight has moved the horizon back for a moment
         if isinstance(limit, ReadMaxRows):
             most = limit.max_rows
             end = self.query(lambda connection: self.events.nth(connection, after, end, most))
-        return {POSITION: end}
+        latest = self.offset(end)
+        return latest if latest[POSITION] > after else start
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the present horizon; the next run reads later events."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from relay.core.checkpoint import Checkpoint
 from relay.postgres.errors import translating
 from relay.spark.connection import Wait, persist
 from relay.spark.read.events import Events, Share, shares
@@ -30,6 +31,7 @@ class EventReader(DataSourceReader):
     def _horizon(self, wait: Wait) -> int:
         with self._events.connect(wait) as connection:
             self._events.check(connection)
+            self._events.question(connection, Checkpoint(self._events.options.start or 0))
             return self._events.horizon(connection)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from relay.core.errors import ConfigError, StorageError, StorageUnavailable
+from relay.core.checkpoint import START, Checkpoint, checkpoint_values
+from relay.core.errors import ConfigError, PositionsWentBack, StorageError, StorageUnavailable
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import DEFAULT_SCHEMA as STORE_SCHEMA
@@ -87,6 +88,26 @@ class Events:
     def horizon(self, connection: SyncConnection) -> int:
         """The position up to which may be read now."""
         return int(self.one(connection, "horizon", {})[0])
+
+    def reached(self, connection: SyncConnection, position: int) -> Checkpoint:
+        """The checkpoint of the last event up to a position; ``START`` where there is none."""
+        row = connection.execute(self._text("last_row"), {"position": position}).fetchone()
+        if row is None:
+            return START
+        found = Checkpoint(*row)
+        date = connection.execute(self._text("log_date"), checkpoint_values(found)).fetchone()
+        return found._replace(log_date=date[0] if date else None)
+
+    def question(self, connection: SyncConnection, checkpoint: Checkpoint) -> None:
+        """Raises PositionsWentBack when the event at a checkpoint is another one. A standby may be behind it."""
+        _, newest, _, on_standby, *_ = self.one(connection, "horizon", {})
+        same = not checkpoint.position > newest
+        if same and checkpoint.tenant_id is not None:
+            same = self.one(connection, "same_event", checkpoint_values(checkpoint))[0]
+        elif on_standby:
+            return
+        if not same:
+            raise PositionsWentBack(checkpoint.position, newest)
 
     def nth(self, connection: SyncConnection, after: int, horizon: int, count: int) -> int:
         """The position of the ``count``-th next event that the options select."""

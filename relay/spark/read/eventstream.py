@@ -1,6 +1,7 @@
 """The event store as a stream, by position over all tenants.
 
-An offset is a position: every event up to it was delivered. A micro-batch reads from the last offset to the horizon, or
+An offset is a position, and the event that stands there: every event up to it was delivered, and a store that went back
+does not have it any more (``PositionsWentBack``). A micro-batch reads from the last offset to the horizon, or
 ``maxEventsPerTrigger`` events if those are fewer. Spark writes both ends to the checkpoint before it reads, and reads
 between the same ends again after a restart. So every committed event is in exactly one micro-batch, however late its
 transaction committed, and a sink that is idempotent by micro-batch gets it exactly once.
@@ -12,18 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from relay.core.checkpoint import Checkpoint
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.spark.connection import Wait, persist
 from relay.spark.read.events import Events, shares
 
+T = TypeVar("T")
+
 POSITION: Final = "position"
+_LAST_READ: Final = "lastRead"
 
 Offset = dict[str, Any]
 
@@ -34,18 +39,29 @@ class EventStream(DataSourceStreamReader):
     def __init__(self, events: Events) -> None:
         self.events = events
         self._connection: SyncConnection | None = None
+        self._latest: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The start of a stream without a checkpoint."""
         start = self.events.options.start
-        return {POSITION: self.horizon() if start is None else start}
+        if start is None:
+            return self.offset(self.horizon())
+        self.question({POSITION: start})
+        return {POSITION: start}
 
     def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - Spark's name, and 4.1's signature
-        """The position up to which may be read now."""
-        return {POSITION: max(self.horizon(), self.events.options.start or 0)}
+        """The last event that may be read now. Never before an earlier answer, unless the store went back."""
+        latest = self.offset(self.horizon())
+        if self._latest is not None and latest[POSITION] <= self._latest[POSITION]:
+            self.question(self._latest)
+            return self._latest
+        start = self.events.options.start or 0
+        self._latest = latest if latest[POSITION] > start else {POSITION: start}
+        return self._latest
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The tasks' shares of a micro-batch."""
+        """The tasks' shares of a micro-batch. Raises PositionsWentBack."""
+        self.question(start)
         return list(shares(start[POSITION], end[POSITION], self.events.options.partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -60,12 +76,22 @@ class EventStream(DataSourceStreamReader):
         """The position up to which may be read now. Raises StorageUnavailable after ``maxWait``."""
         return self.query(self.events.horizon)
 
-    def query(self, work: Callable[[SyncConnection], int]) -> int:
+    def offset(self, position: int) -> Offset:
+        """The offset of the last event up to a position."""
+        checkpoint = self.query(lambda connection: self.events.reached(connection, position))
+        return {POSITION: checkpoint.position, _LAST_READ: str(checkpoint)}
+
+    def question(self, offset: Offset) -> None:
+        """Raises PositionsWentBack when the event at an offset is another one. An older offset is a position alone."""
+        checkpoint = Checkpoint.parse(str(offset.get(_LAST_READ, offset[POSITION])))
+        self.query(lambda connection: self.events.question(connection, checkpoint))
+
+    def query(self, work: Callable[[SyncConnection], T]) -> T:
         """Call ``work`` with one open connection, reopened after it was lost: Spark calls many times a second."""
         with translating("reading the horizon"):
             return persist(lambda wait: self._query(work, wait), self.events.options.max_wait)
 
-    def _query(self, work: Callable[[SyncConnection], int], wait: Wait) -> int:
+    def _query(self, work: Callable[[SyncConnection], T], wait: Wait) -> T:
         try:
             if self._connection is None:
                 self._connection = self.events.connect(wait)

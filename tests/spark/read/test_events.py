@@ -18,7 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from relay.eventstore import ANY, EventStore, NewEvent
+from relay.eventstore import ANY, EventStore, NewEvent, PositionsWentBack
+from tests.eventstore.restoring import back_up, restore
 from tests.spark.plain import EventCopy
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until
@@ -227,6 +228,28 @@ def test_a_stream_that_takes_what_there_is_now_keeps_to_the_bound(
     assert last is not None
     assert json.loads(last["sources"][0]["endOffset"])["position"] == stored(database)[-1][0]
     assert copy.positions() == [number for (number,) in stored(database)]
+
+
+def test_an_offset_of_what_a_restore_took_away_ends_the_stream(database: Database) -> None:
+    """Also where Spark does not ask for the latest offset: it reads the last micro-batch of its checkpoint again."""
+    done(make(database.url, "settled"))
+    done(append(database.url, TENANTS[0], 200))
+    backup = back_up(database)
+    done(append(database.url, TENANTS[0], 100))
+    with closing(EventCopy(database.url)) as copy:
+        copy.micro_batch()
+        offset, alone = json.loads(copy.checkpoint), {"position": 300}
+        copy.micro_batch()
+        assert json.loads(copy.checkpoint) == offset
+        restore(database, backup)
+        for rows in (0, 200):
+            done(append(database.url, TENANTS[0], rows))
+            for refused in (offset, alone)[: 1 if rows else 2]:
+                copy.checkpoint = json.dumps(refused)
+                with pytest.raises(PositionsWentBack):
+                    copy.micro_batch()
+                with pytest.raises(PositionsWentBack):
+                    copy._reader.partitions(refused, offset)
 
 
 def test_a_role_that_does_not_see_all_tenants_is_refused(spark: SparkSession, database: Database) -> None:
