@@ -18,12 +18,13 @@ RUN python3 -m venv /opt/build \
  && /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/wheels \
       --require-hashes -r deploy/image/requirements.lock
 COPY pyproject.toml README.md LICENSE pyspark_openoutbox*.py ./
+COPY client client
 COPY relay relay
 COPY cli cli
 COPY sql sql
 # What the programs import is compiled, of the standard library too, whose compiled files the base lacks: nothing can be
 # written where the image runs.
-RUN /opt/build/bin/hatchling build -t wheel -d /opt/wheels \
+RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/wheels ./client . \
  && python3 -m venv --without-pip /opt/relay \
  && /opt/build/bin/pip --python /opt/relay/bin/python install --no-cache-dir --no-compile --no-deps /opt/wheels/*.whl \
  && deploy/image/slim.sh /opt/relay \

@@ -32,13 +32,16 @@ define install
 	@touch $@
 endef
 
-EVERYTHING := -e '.[all,aws,console,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
+# The relay needs the client of this checkout, in exactly its own version.
+CLIENT := -e ./client
+CHANGED := pyproject.toml client/pyproject.toml client/openoutbox/version.py
+EVERYTHING := $(CLIENT) -e '.[all,aws,console,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
 $(STAMP): PACKAGES = $(EVERYTHING) --group dev
-$(STAMP): pyproject.toml
+$(STAMP): $(CHANGED)
 	$(install)
 
-$(DEMO_STAMP): PACKAGES = -e '.[demo]'
-$(DEMO_STAMP): pyproject.toml
+$(DEMO_STAMP): PACKAGES = $(CLIENT) -e '.[demo]'
+$(DEMO_STAMP): $(CHANGED)
 	$(install)
 
 demo: $(DEMO_STAMP) ## see it work: PostgreSQL, a broker, the relay, transactions, a consumer; 20 seconds
@@ -53,10 +56,10 @@ check: $(STAMP) ## format, lint, import contracts, types and fast tests
 check-style:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	PYTHONPATH=.:cli $(BIN)/lint-imports
+	PYTHONPATH=.:cli:client $(BIN)/lint-imports
 
 check-sql:
-	$(BIN)/sqlfluff lint --disable-progress-bar sql
+	$(BIN)/sqlfluff lint --disable-progress-bar sql client/openoutbox/sql
 
 # Strict: a link to a page or section that does not exist ends the build. tests/docs/test_site.py holds the rest.
 SITE := .cache/site
@@ -112,9 +115,10 @@ release: $(STAMP) ## wheel, source archive, image, bills of materials, checksums
 		$(if $(BASE),--base "$(BASE)") $(if $(BUILDER),--builder "$(BUILDER)")
 
 # Resolved for every platform, so that the lock does not depend on the machine; UPGRADE=--upgrade takes newer releases.
+# The client is left out: it has no hash, and is installed from its wheel beside the relay's.
 LOCK = $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-header $(UPGRADE)
 lock: $(STAMP) ## pin the image's dependencies again, with hashes: deploy/image/*.lock; UPGRADE=--upgrade for newer ones
-	$(LOCK) pyproject.toml $(addprefix --extra ,$(IMAGE_EXTRAS)) -o deploy/image/requirements.lock
+	$(LOCK) pyproject.toml $(addprefix --extra ,$(IMAGE_EXTRAS)) --no-emit-package openoutbox-client -o deploy/image/requirements.lock
 	$(LOCK) --group build -o deploy/image/build.lock
 
 container-test: $(STAMP) ## build the container image and run it; as root on Debian, a few minutes
@@ -152,7 +156,7 @@ simulate: $(STAMP) ## whole fleets in virtual time; HISTORIES=100000 for more, S
 	@$(BIN)/python -m tests.system.simulation $(if $(SEED),--seed $(SEED),--histories $(or $(HISTORIES),2000) --first $(or $(FIRST),0))
 
 screenshots: $(STAMP) ## every page of the console as pictures, with Debian's Chromium: .cache/screenshots
-	PYTHONPATH=.:cli $(BIN)/python -m tests.console.screenshots .cache/screenshots
+	PYTHONPATH=.:cli:client $(BIN)/python -m tests.console.screenshots .cache/screenshots
 
 docs: $(STAMP) ## serve the documents as a site on localhost:8000, rebuilt at each change
 	$(BIN)/zensical serve
@@ -162,7 +166,7 @@ site-version: site ## put it into FOLDER, which a web server serves, beside the 
 	$(BIN)/python -m deploy.site $(or $(FOLDER),dist/site)
 
 picture: $(STAMP) ## the console as the README shows it: docs/pictures
-	PYTHONPATH=.:cli $(BIN)/python -m tests.console.screenshots --readme
+	PYTHONPATH=.:cli:client $(BIN)/python -m tests.console.screenshots --readme
 
 fmt: $(STAMP) ## format, and fix what ruff can fix
 	$(BIN)/ruff format .

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import asyncpg
 
-from relay.client import NewEvent, enqueue_async
+from openoutbox import NewEvent, enqueue_async
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 

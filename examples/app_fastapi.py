@@ -19,7 +19,7 @@ from fastapi import FastAPI, HTTPException
 from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel, PositiveInt
 
-from relay.client import NewEvent, enqueue_async
+from openoutbox import NewEvent, enqueue_async
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 CREDIT_LIMIT = 1000

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import psycopg
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 

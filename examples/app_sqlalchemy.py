@@ -17,7 +17,7 @@ import sqlalchemy
 from sqlalchemy import CheckConstraint, event
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, object_session, sessionmaker
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 WAITING = "outbox events"

@@ -18,7 +18,7 @@ from typing import cast
 import psycopg
 from confluent_kafka import Consumer, Message
 
-from relay.client import inbox
+from openoutbox import inbox
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 GROUP = "revenue"

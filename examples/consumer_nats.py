@@ -21,7 +21,7 @@ import nats
 import psycopg
 from nats.aio.msg import Msg
 
-from relay.client import inbox
+from openoutbox import inbox
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 DURABLE = "revenue"

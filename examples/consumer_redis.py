@@ -19,7 +19,7 @@ from typing import Any, cast
 import psycopg
 import redis
 
-from relay.client import inbox
+from openoutbox import inbox
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 GROUP = "revenue"

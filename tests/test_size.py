@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-_FOLDERS = ("relay", "cli", "tests", "benchmarks", "examples", "deploy")
+_FOLDERS = ("relay", "cli", "client", "tests", "benchmarks", "examples", "deploy")
 _LONGEST_FUNCTION = 40  # lines, from ``def`` on, docstring included
 _LONGEST_FILE = 400  # lines
 

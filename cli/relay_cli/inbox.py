@@ -75,11 +75,12 @@ def migrate(
 
     Example: relay-cli inbox migrate --dry-run
     """
-    from relay.inbox.table import create, creation, is_created
+    from openoutbox.schema import inbox_statements
+    from relay.inbox.table import create, is_created
 
     url, name = _location(context, storage_url, table)
     created = not is_created(url, name) if dry_run else create(url, name)
-    statements = creation(name) if created else []
+    statements = inbox_statements(str(name)) if created else []
     if as_json:
         print_json({"table": str(name), "dry_run": dry_run, "up_to_date": not created, "statements": statements})
     elif not created:

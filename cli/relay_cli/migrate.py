@@ -11,8 +11,8 @@ from relay_cli.groups import HELP, single_command
 from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
 
 if TYPE_CHECKING:
+    from openoutbox.schema import Step
     from relay.outbox.migrate import Plan
-    from relay.outbox.schema import Step
 
 app = single_command()
 

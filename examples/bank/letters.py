@@ -16,7 +16,7 @@ from typing import cast
 import psycopg
 from confluent_kafka import Consumer, Message
 
-from relay.client import inbox
+from openoutbox import inbox
 
 CONSUMER = "letters"
 

@@ -10,7 +10,7 @@ class Order(models.Model):
 
 
 class OutboxEvent(models.Model):
-    """For looking at. New events go in by ``relay.client.enqueue``; all else is the relay's to change."""
+    """For looking at. New events go in by ``openoutbox.enqueue``; all else is the relay's to change."""
 
     event_id = models.UUIDField(primary_key=True)
     event_type = models.TextField()

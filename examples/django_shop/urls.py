@@ -10,7 +10,7 @@ from django.db.models import Sum
 from django.http import HttpRequest, JsonResponse, QueryDict
 from django.urls import path
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 CREDIT_LIMIT = 1000

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from relay.client.identity import uuid7
+from openoutbox.identity import uuid7
 from relay.core.event import EventId, OutboxEvent
 from relay.core.headers import REPLAY_HEADER, wire_headers
 from relay.core.outcome import Acknowledged, Away, ConnectionCut, Outcome, Permanent, Unreachable, Withheld

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from relay.client.identity import uuid7_milliseconds
+from openoutbox.identity import uuid7_milliseconds
 from relay.deliverylog.errors import InvalidTimeRange
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ import threading
 import time
 from datetime import timedelta
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
 from relay.demo.ledger import Ledger
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.sql import statement

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
-from relay import client
-from relay.client import Payload, TableName
+import openoutbox
+from openoutbox import Payload, TableName
 from relay.eventstore.model import NewEvent
 from relay.postgres.sql import DEFAULT_TABLE
 
@@ -58,7 +58,7 @@ class Announcement:
                     **(context or {}),
                 }
                 places.append(place)
-                announced.append(client.NewEvent(destination, body, partition_key=str(stream_id), headers=headers))
+                announced.append(openoutbox.NewEvent(destination, body, partition_key=str(stream_id), headers=headers))
         return {
             "places": places,
             "event_types": [event.event_type for event in announced],

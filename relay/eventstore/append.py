@@ -20,18 +20,10 @@ from uuid import UUID
 import psycopg
 from psycopg import errors
 
-from relay.client.channel import (
-    AsyncChannel,
-    Row,
-    StatementFailure,
-    SyncChannel,
-    Values,
-    async_channel,
-    failure_of,
-    sync_channel,
-    type_name,
-)
-from relay.client.trace import trace_headers
+from openoutbox.channel import async_channel, failure_of, sync_channel, type_name
+from openoutbox.failure import StatementFailure
+from openoutbox.ports import AsyncChannel, Row, SyncChannel, Values
+from openoutbox.trace import trace_headers
 from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
 from relay.eventstore.database import CONFLICT_STATE, ID_STATE, POSITION_STATE, translated, translated_failure
@@ -50,7 +42,7 @@ from relay.eventstore.statements import DEFAULT_SCHEMA, EventStoreStatements
 from relay.postgres.codec import id_array, text_array
 
 if TYPE_CHECKING:
-    from relay.client.channel import AsyncTarget, SyncTarget
+    from openoutbox.channel import AsyncTarget, SyncTarget
 
     Target: TypeAlias = AsyncTarget | SyncTarget
 

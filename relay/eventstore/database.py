@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow, tuple_row
 from psycopg.types.json import set_json_loads
 from psycopg_pool import PoolTimeout
 
-from relay.client.channel import StatementFailure
+from openoutbox.failure import StatementFailure
 from relay.core.errors import StorageError, StorageUnavailable
 from relay.postgres import errors
 from relay.postgres.codec import decode_json

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, LiteralString
 
+from openoutbox.schema import inbox_statements
 from relay.core.errors import SchemaError
 from relay.postgres.codec import MOMENTS
 from relay.postgres.connect import SyncConnection as Connection
@@ -19,18 +20,12 @@ from relay.postgres.grants import create_in, granting
 from relay.postgres.migrate import migrate
 from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
 from relay.postgres.operating import OPERATOR, fetch
-from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, statement, without_parameters
+from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, statement
 from relay.postgres.url import connection_parameters
 
 _DOING: Final = "creating the inbox"
 _COLUMNS: Final = ["consumer text", "event_id text", "received_at timestamp with time zone"]
 _PRIMARY_KEY: Final = ["consumer", "event_id"]
-
-
-def creation(table: TableName) -> list[LiteralString]:
-    """The statements that make the table, as psql takes them."""
-    paths = ("inbox/table:create", "inbox/table:index")
-    return [f"{without_parameters(_sql(path, table)).rstrip()};" for path in paths]
 
 
 def is_created(url: str, table: TableName) -> bool:
@@ -61,7 +56,9 @@ class _InboxSchema(Schema):
 
     def plan(self) -> Run[MigrationPlan]:
         found = yield Query(statement("inbox/table:describe"), {"table": self._table.quoted})
-        missing = () if _is_inbox(found, self._table) else (Migration(1, "table", tuple(creation(self._table))),)
+        missing = (
+            () if _is_inbox(found, self._table) else (Migration(1, "table", tuple(inbox_statements(str(self._table)))),)
+        )
         return MigrationPlan(0, recorded=False, pending=missing, definitions=())
 
     def remedy(self, user: str) -> str:

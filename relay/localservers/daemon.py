@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import openoutbox
 import relay
 from relay.localservers.process import free_port, run_tool
 from relay.localservers.server import LocalServer
@@ -94,4 +95,4 @@ def run_cli(arguments: Sequence[str], folder: Path, settings: Mapping[str, str] 
 def python_path() -> dict[str, str]:
     """Lets a Python in another folder find the same packages as this one; nothing else of the caller's environment."""
     root = Path(relay.__file__).parents[1]
-    return {"PYTHONPATH": f"{root}:{root / 'cli'}"}
+    return {"PYTHONPATH": f"{root}:{root / 'cli'}:{Path(openoutbox.__file__).parents[1]}"}

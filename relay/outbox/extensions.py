@@ -6,15 +6,16 @@ Each is a file: one script, or named statements that are applied in their order,
 from __future__ import annotations
 
 import difflib
+from pathlib import PurePath
 from typing import Any, LiteralString
 
+from openoutbox.schema import default_index_names, table_name
 from relay.core.errors import ConfigError
 from relay.outbox.migrate import connected
-from relay.outbox.schema import default_index_names, table_name
 from relay.postgres.errors import translating
 from relay.postgres.migrate import migrate
 from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
-from relay.postgres.sql import DEFAULT_TABLE, Name, TableName, sql_root, statement, statement_names, without_parameters
+from relay.postgres.sql import DEFAULT_TABLE, Name, TableName, sql_files, statement, statement_names, without_parameters
 
 _FOLDER = "outbox/extensions"
 
@@ -40,7 +41,7 @@ WAKE_SUFFIX = "_wake"
 
 def extension_names() -> list[str]:
     """What may be asked for, as the command line spells it."""
-    return sorted(path.stem.replace("_", "-") for path in (sql_root() / _FOLDER).glob("*.sql"))
+    return sorted(PurePath(path).stem.replace("_", "-") for path in sql_files(_FOLDER))
 
 
 def replays_of(table: TableName) -> TableName:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from psycopg import IsolationLevel
 
+from openoutbox.schema import Step, index_names, steps
 from relay.core.errors import SchemaError
 from relay.outbox.options import MIGRATE
-from relay.outbox.schema import INDEXES, Step, index_names, steps
+from relay.outbox.schema import INDEXES
 from relay.outbox.schemadiff import (
     FoundColumn,
     FoundConstraint,

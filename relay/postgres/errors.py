@@ -1,4 +1,4 @@
-"""What a failed statement means: SQLSTATE to error class, as one table.
+"""What a failed statement means: the error class that ``openoutbox.failure`` has for its SQLSTATE, and advice.
 
 Message texts are looked at only where a connection was refused, which has no SQLSTATE: for the advice, and for whether
 waiting may help.
@@ -19,63 +19,15 @@ missing partition (23514 without a constraint) in the event store, a missing par
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Final
 
 import psycopg
 
-from relay.core.errors import (
-    RowRefused,
-    SchemaError,
-    StorageBusy,
-    StorageError,
-    StorageRefuses,
-    StorageUnavailable,
-)
-
-STATES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
-    {
-        "25006": StorageUnavailable,  # read_only_sql_transaction: a standby, or a primary that was demoted
-        "57P01": StorageUnavailable,  # admin_shutdown: also pg_terminate_backend
-        "57P02": StorageUnavailable,  # crash_shutdown
-        "57P03": StorageUnavailable,  # cannot_connect_now: starting up or shutting down
-        "57P04": StorageUnavailable,  # database_dropped
-        "57P05": StorageUnavailable,  # idle_session_timeout
-        "25P03": StorageUnavailable,  # idle_in_transaction_session_timeout: the server closed the connection
-        "25P04": StorageUnavailable,  # transaction_timeout: the server closed the connection
-        "53300": StorageUnavailable,  # too_many_connections
-        "3D000": StorageUnavailable,  # invalid_catalog_name: the database is not there (yet)
-        "40001": StorageBusy,  # serialization_failure
-        "40P01": StorageBusy,  # deadlock_detected
-        "55P03": StorageBusy,  # lock_not_available: lock_timeout
-        "57014": StorageBusy,  # query_canceled: statement_timeout, or an operator's pg_cancel_backend
-        "55006": StorageBusy,  # object_in_use
-        "42P01": SchemaError,  # undefined_table
-        "3F000": SchemaError,  # invalid_schema_name
-        "42703": SchemaError,  # undefined_column
-        "42501": SchemaError,  # insufficient_privilege
-        "42804": SchemaError,  # datatype_mismatch: a column of another type
-        "42883": SchemaError,  # undefined_function: an operator for a column of another type
-        "P0001": RowRefused,  # raise_exception: by a trigger
-    }
-)
-"""SQLSTATEs with a meaning of their own."""
-
-CLASSES: Final[Mapping[str, type[StorageError]]] = MappingProxyType(
-    {
-        "08": StorageUnavailable,  # connection exceptions; PgBouncer's own errors too
-        "22": RowRefused,  # data exceptions: a value out of range, a text that is no JSON
-        "23": RowRefused,  # integrity constraint violations
-        "28": StorageUnavailable,  # invalid authorization: a password is changed while the relay runs
-        "53": StorageRefuses,  # insufficient resources: disk full, out of memory
-        "54": RowRefused,  # program limit exceeded: a value too large for an index or for JSON, or nested too deeply
-        "58": StorageRefuses,  # system errors outside PostgreSQL: I/O
-        "XX": StorageUnavailable,  # internal errors
-    }
-)
-"""Classes of SQLSTATEs (their first two characters), for states that are not in ``STATES``."""
+from openoutbox.failure import STATES, kind_of
+from openoutbox.through_psycopg import is_connection_loss
+from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
 
 _LIBPQ_ADVICE: Final = "Is the server running on that host and accepting TCP/IP connections?"
 """Left out of messages: ``_ADVICE`` says it once."""
@@ -176,7 +128,7 @@ def classify_failure(
     sqlstate: str | None, message: str, doing: str = "", *, connection_lost: bool, schema_hint: str = ""
 ) -> StorageError:
     """As ``classify``, for the error of any driver."""
-    kind = _kind(sqlstate, connection_lost=connection_lost)
+    kind = kind_of(sqlstate, connection_lost=connection_lost)
     text = f"{doing}: {message}" if doing else message
     if kind is SchemaError and schema_hint:
         text = f"{text}; {schema_hint}"
@@ -193,11 +145,6 @@ def translating(doing: str = "", *, schema_hint: str = "") -> Iterator[None]:
         yield
     except psycopg.Error as error:
         raise classify(error, doing, schema_hint=schema_hint) from error
-
-
-def is_connection_loss(error: psycopg.Error) -> bool:
-    """Whether the connection itself failed: no SQLSTATE came with it."""
-    return error.sqlstate is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
 def wants_new_connections(error: psycopg.Error) -> bool:
@@ -218,12 +165,6 @@ def may_connect_later(error: psycopg.OperationalError) -> bool:
     if any(words in text for words in _LASTING_WORDS):
         return False
     return error.sqlstate in _PASSING_STATES or any(words in text for words in _PASSING_WORDS)
-
-
-def _kind(state: str | None, *, connection_lost: bool) -> type[StorageError]:
-    if state is None:
-        return StorageUnavailable if connection_lost else StorageError
-    return STATES.get(state) or CLASSES.get(state[:2]) or StorageError
 
 
 def _advice(text: str) -> str:

@@ -3,7 +3,7 @@
 ``OutboxDataSource`` is the data source (to register it by hand); ``key_id`` is the event id that ``idColumns`` derives;
 ``read_archive`` reads an archive of the job ``archive``; ``exported_snapshot`` lets several reads see one snapshot;
 ``run_summary`` is the result of a ``save()``, and ``show_run`` shows it on Spark's pages.
-Executors import only this package, ``relay.core``, ``relay.client``, psycopg and what Spark itself needs for Arrow.
+Executors import only this package, ``relay.core``, ``openoutbox``, psycopg and what Spark itself needs for Arrow.
 """
 
 from __future__ import annotations

@@ -1,23 +1,9 @@
--- The inbox: which consumer has handled which event. Made by relay-cli inbox migrate, in the consumer's own database.
--- To undo: DROP TABLE openoutbox_inbox; a message that comes again then has its effect again.
+-- What relay-cli inbox migrate asks before it makes the table. What it applies is in inbox/create.sql of openoutbox.
 
 -- name: lock
 -- Lets one migrate at a time create the inbox, until its transaction ends. Touches no table and does not wait.
 -- Result: whether the lock is held now.
 SELECT PG_TRY_ADVISORY_XACT_LOCK(HASHTEXTEXTENDED('openoutbox inbox', 0));
-
--- name: create
--- One row, called a mark, for each event that a consumer has handled. Locks: none, the table is new.
-CREATE TABLE openoutbox_inbox (
-    consumer TEXT NOT NULL,
-    event_id TEXT NOT NULL,
-    received_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
-    PRIMARY KEY (consumer, event_id)
-);
-
--- name: index
--- For prune and stats, which read by age. Locks: none, the table is new.
-CREATE INDEX ON openoutbox_inbox (received_at);
 
 -- name: describe
 -- What stands under the inbox's name. Catalog only; locks nothing. Parameters: table (quoted).

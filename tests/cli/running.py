@@ -29,7 +29,7 @@ _OURS = ("STORAGE_", "PUBLISHER_", "DELIVERY_LOG_", "LEASE_", "KAFKA_", "NATS_",
 def environment(**variables: str) -> Mapping[str, str]:
     """The process's own, without the relay's variables but those given."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    inherited["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in (".", "cli"))
+    inherited["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in (".", "cli", "client"))
     return {**inherited, **variables}
 
 

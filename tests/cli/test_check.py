@@ -12,7 +12,7 @@ import sqlalchemy
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
 from tests.cli.running import call_cli
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.outbox import Outbox, Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
 from relay.postgres.sql import TableName
 from tests.cli.running import answer, call_cli
 from tests.support.fixtures.postgres import Database

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from relay.postgres.sql import TableName, sql_root, statement
+from openoutbox.names import TableName
+from openoutbox.statements import sql_files, statement
 from tests.support.fixtures.postgres import Database
 
 
 def create_outbox(database: Database, table: TableName | None = None) -> None:
     """Create the contract's table, under another name if one is given (its indexes keep theirs)."""
-    for path in sorted((sql_root() / "outbox" / "migrations").glob("*.sql")):
-        database.run(statement(f"outbox/migrations/{path.name}", table), {})
+    for path in sql_files("outbox/migrations"):
+        database.run(statement(path, table), {})
 
 
 @pytest.fixture

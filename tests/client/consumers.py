@@ -14,7 +14,7 @@ from django.db import connections, transaction
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from relay.client import inbox
+from openoutbox import inbox
 from tests.client.django_connections import django_connection
 from tests.support.fixtures.postgres import Database
 

@@ -17,7 +17,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from relay.client import Enqueued, EventError, NewEvent, enqueue, enqueue_async, uuid7
+from openoutbox import Enqueued, EventError, NewEvent, enqueue, enqueue_async, uuid7
 from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName
 from tests.client.conftest import create_outbox

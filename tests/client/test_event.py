@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.client import EventError, NewEvent, insert_rows, insert_statement, uuid7
-from relay.client.identity import uuid7_milliseconds
+from openoutbox import EventError, NewEvent, insert_rows, insert_statement, uuid7
+from openoutbox.identity import uuid7_milliseconds
 from relay.postgres.sql import TableName
 
 ID = UUID("0190b0a0-0000-7000-8000-000000000001")
@@ -180,6 +180,6 @@ def test_the_statement_names_the_table_quoted() -> None:
 
 
 def test_importing_the_client_loads_no_driver_and_no_broker_library() -> None:
-    code = "import relay.client, sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = "import openoutbox, sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"psycopg", "sqlalchemy", "confluent_kafka", "nats", "redis", "pydantic"} & set(ran.stdout.split())

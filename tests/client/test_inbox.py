@@ -16,7 +16,7 @@ from psycopg import IsolationLevel, errors
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from relay.client import inbox
+from openoutbox import inbox
 from relay.core.errors import ConfigError, InboxRefused
 from relay.inbox.table import create
 from relay.postgres.sql import TableName

@@ -8,7 +8,7 @@ import sys
 import psycopg
 import pytest
 
-from relay.client import NewEvent, enqueue, insert_rows
+from openoutbox import NewEvent, enqueue, insert_rows
 from relay.core.errors import ConfigError
 from tests.support.fixtures.postgres import Database
 from tests.support.spans import TRACEPARENT, active_span

@@ -8,10 +8,10 @@ import pytest
 
 from relay.deliverylog import DeliveryLogError
 from relay.deliverylog.clickhouse.statements import ClickHouseStatements, ttl_days
-from relay.postgres.sql import load_sql, sql_root, statement_names, variant
+from relay.postgres.sql import load_sql, sql_files, statement_names, variant
 
-FILES = sorted((sql_root() / "deliverylog").rglob("*.sql"))
-PATHS = [str(file.relative_to(sql_root()).with_suffix("")) for file in FILES]
+FILES = sql_files("deliverylog")
+PATHS = [file.removesuffix(".sql") for file in FILES]
 STATEMENTS = [f"{path}:{name}" for path in PATHS for name in statement_names(path)]
 KNOWN = re.compile(
     r"!?(sync|tenant_id|tenant|many_tenants|branch|many_values|desc|asc|gte|lte|gt|lt|after|twin|by_time|by_event|one|destination|window|uniform|months|data"

@@ -27,6 +27,8 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 OURS = "openoutbox-relay"
+CLIENT = "openoutbox-client"
+"""Built into a wheel beside the relay: no entry of the lock."""
 
 
 @cache
@@ -55,7 +57,7 @@ def required(extras: list[str]) -> Iterator[Requirement]:
     for requirement in map(Requirement, texts):
         if requirement.name == OURS:
             yield from required(sorted(requirement.extras))
-        else:
+        elif requirement.name != CLIENT:
             yield requirement
 
 

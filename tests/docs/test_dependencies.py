@@ -29,7 +29,7 @@ def test_nothing_is_installed_from_an_index() -> None:
     texts = [
         *ROOT.glob("*.md"),
         *(path for folder in ("docs", "examples", "deploy", "benchmarks") for path in (ROOT / folder).rglob("*.*")),
-        *(path for folder in ("relay", "cli") for path in (ROOT / folder).rglob("*.py")),
+        *(path for folder in ("relay", "cli", "client") for path in (ROOT / folder).rglob("*.py")),
     ]
     lines = [
         f"{path.relative_to(ROOT)}: {line.strip()}"

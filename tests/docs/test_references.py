@@ -11,7 +11,7 @@ from tests.support.paths import ROOT
 
 _REFERENCE = re.compile(r"(?<![\w/.-])((?:docs|examples)/[\w/-]+\.md)(?:#([\w-]+))?")
 _IN_DOCUMENT = re.compile(r"\]\((?!\w+:)([\w/.-]*)(?:#([\w-]+))?\)")
-_TREE = ("relay", "cli", "sql", "tests", "benchmarks", "deploy", "examples", "docs")
+_TREE = ("relay", "cli", "client", "sql", "tests", "benchmarks", "deploy", "examples", "docs")
 _KINDS = {".py", ".sql", ".md", ".yaml", ".yml", ".toml", ".sh"}
 _OF_NO_DOCUMENT = re.compile(r"\b(?i:section|sections) \d|\b(?:CONTRACT|DESIGN|DELIVERYLOG|EVENTSTORE|WORDS)\.md\b")
 _HERE = "tests/docs/test_references.py"

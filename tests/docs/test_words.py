@@ -16,7 +16,7 @@ AVOIDED = {
     r"|affairs?|dislikes?",
     "a roundabout phrase": r"for ever|be had|is told|lets us in|be meant|takes it for|misses nothing|by itself",
 }
-_FOLDERS = ("relay", "cli", "sql", "deploy", "docs", "examples", "benchmarks")
+_FOLDERS = ("relay", "cli", "client", "sql", "deploy", "docs", "examples", "benchmarks")
 _KINDS = {".py", ".sql", ".md", ".html", ".yaml", ".yml", ".toml", ".service", ".timer", ".tpl", ".txt", ".sh"}
 _ACCOUNT = re.compile(r"``nobody``|\"nobody\"")
 """The account of the operating system."""

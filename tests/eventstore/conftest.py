@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from relay.eventstore import EventStore
-from relay.postgres.sql import load_sql, sql_root
+from relay.postgres.sql import load_sql, sql_files
 from tests.support.fixtures.postgres import Database
 
 TENANT = UUID("847ed188-9e8b-4d23-8eb4-9126ebd77a4d")
@@ -46,8 +46,8 @@ async def gapless_store(database: Database) -> AsyncIterator[EventStore]:
 @pytest.fixture
 def outbox_database(database: Database) -> Database:
     """The database with the outbox table in it."""
-    for path in sorted((sql_root() / "outbox" / "migrations").glob("*.sql")):
-        database.run(load_sql(f"outbox/migrations/{path.name}"))
+    for path in sql_files("outbox/migrations"):
+        database.run(load_sql(path))
     return database
 
 

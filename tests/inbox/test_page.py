@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session
 
-from relay.client import inbox
+from openoutbox import inbox
 from relay.inbox.prune import InboxRetention, prune
 from relay.inbox.stats import read_figures
 from tests.client.consumers import EVENT, alchemy_url

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.client import inbox
+from openoutbox import inbox
 from relay.core.errors import ConfigError, SchemaError
 from relay.inbox import prune as module
 from relay.inbox.prune import InboxRetention, PrunedMarks, preview, prune

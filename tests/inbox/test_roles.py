@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from relay.client import inbox
+from openoutbox import inbox
 from tests.support.fixtures.outbox import Outbox
 
 MARK = "INSERT INTO openoutbox_inbox (consumer, event_id) VALUES ('c', gen_random_uuid()::text)"

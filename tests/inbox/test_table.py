@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from relay.client import inbox
+from openoutbox import inbox, inbox_statements
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.inbox.prune import InboxRetention, preview
-from relay.inbox.table import create, creation, is_created
+from relay.inbox.table import create, is_created
 from relay.postgres.sql import TableName
 from tests.inbox.conftest import INBOX
 from tests.support.fixtures.outbox import Outbox
@@ -30,7 +30,7 @@ def test_several_at_once_create_it_once(database: Database) -> None:
 
 
 def test_the_printed_statements_make_the_same_table(database: Database) -> None:
-    for sql in creation(INBOX):
+    for sql in inbox_statements(str(INBOX)):
         database.run(sql)
     assert not create(database.url, INBOX)
 

@@ -8,12 +8,12 @@ import uuid
 import psycopg
 import pytest
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
+from openoutbox.schema import index_name
 from relay.core.event import Claim
 from relay.outbox.extensions import ORDER_INDEXES, add_extension
 from relay.outbox.migrate import migrate, plan
 from relay.outbox.options import KeyOrder
-from relay.outbox.schema import index_name
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row

@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from openoutbox.schema import index_name
 from relay.core.errors import ConfigError, SchemaError, StorageBusy, StorageUnavailable
 from relay.outbox.extensions import add_extension
 from relay.outbox.migrate import migrate, plan
-from relay.outbox.schema import INDEXES, index_name
+from relay.outbox.schema import INDEXES
 from relay.outbox.schemadiff import FoundIndex, missing_indexes
 from relay.postgres.sql import TableName, load_sql, quote_identifier
 from tests.support.fixtures.outbox import Outbox

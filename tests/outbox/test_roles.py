@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
 from relay.outbox.migrate import migrate, plan
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row

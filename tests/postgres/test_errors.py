@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from openoutbox.failure import CLASSES, STATES
 from relay.core.errors import (
     RowRefused,
     SchemaError,
@@ -14,7 +15,7 @@ from relay.core.errors import (
     StorageRefuses,
     StorageUnavailable,
 )
-from relay.postgres.errors import CLASSES, STATES, classify, translating, wants_new_connections
+from relay.postgres.errors import classify, translating, wants_new_connections
 
 TABLE = [
     ("08000", StorageUnavailable, True),

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from relay.localservers.postgres import DEFAULT_BUILD
-from relay.postgres.sql import sql_root
 from tests.support.fixtures.postgres import Database
-from tests.support.sql_files import sql_files
+from tests.support.sql_files import sql_files, sql_path
 
 OUTBOX = sql_files("outbox/migrations") + sql_files("outbox/extensions")
 
@@ -21,7 +20,7 @@ def psql(database: Database, files: list[str]) -> None:
     assert package is not None
     assert package.origin is not None
     program = Path(package.origin).parent / "pginstall" / "bin" / "psql"
-    options = [option for file in files for option in ("-f", str(sql_root() / file))]
+    options = [option for file in files for option in ("-f", str(sql_path(file)))]
     subprocess.run([program, "-X", "-q", "-v", "ON_ERROR_STOP=1", *options, database.url], check=True)
 
 

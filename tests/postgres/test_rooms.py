@@ -8,6 +8,7 @@ from typing import LiteralString
 
 import pytest
 
+from openoutbox.failure import STATES
 from relay.core.errors import (
     ConfigError,
     OutboxError,
@@ -25,7 +26,7 @@ from relay.eventstore.database import Database as EventStoreDatabase
 from relay.outbox.admin.connection import operating
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import DeadlineConnection, Generation
-from relay.postgres.errors import STATES, translating
+from relay.postgres.errors import translating
 from relay.postgres.sql import TableName
 from relay.postgres.url import check_url, connection_parameters
 from relay.spark.connection import connect

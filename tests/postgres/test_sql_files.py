@@ -1,4 +1,4 @@
-"""Every statement under ``sql/`` has a name of its own, says what it does, and is sent by some code."""
+"""Every statement has a name of its own, says what it does, and is sent by some code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from openoutbox.statements import SqlFolder, SqlLibrary
 from relay.postgres.sql import load_sql, statement, statement_names
 from tests.support.paths import ROOT
 from tests.support.sql_files import sql_files, sql_statements
@@ -18,22 +19,25 @@ _TAGGED = re.compile(r"--\?\s*(.+?)\s*$", re.MULTILINE)
 _ANY = r"[\w/.:]+"
 
 
-def test_a_name_that_stands_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "twice.sql").write_text(
         "-- name: one\nSELECT 1;\n\n-- name: two\nSELECT 2;\n\n-- name: one\nSELECT 3;\n"
     )
-    monkeypatch.setattr("relay.postgres.sql.sql_root", lambda: tmp_path)
     with pytest.raises(ValueError, match=r"twice\.sql: the name one stands there twice"):
-        load_sql("twice:two")
+        SqlLibrary((SqlFolder(tmp_path),)).load("twice:two")
 
 
-def test_a_named_statement_is_sent_without_its_semicolon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_statement_is_sent_without_its_semicolon(tmp_path: Path) -> None:
     (tmp_path / "pair.sql").write_text("-- What both are for.\n\n-- name: a\nSELECT 1;\n\n-- name: b\nSELECT ';'\n")
-    monkeypatch.setattr("relay.postgres.sql.sql_root", lambda: tmp_path)
-    assert statement_names("pair") == ["a", "b"]
-    assert (load_sql("pair:a"), load_sql("pair:b")) == ("SELECT 1\n", "SELECT ';'\n")
+    library = SqlLibrary((SqlFolder(tmp_path),))
+    assert library.statement_names("pair") == ["a", "b"]
+    assert (library.load("pair:a"), library.load("pair:b")) == ("SELECT 1\n", "SELECT ';'\n")
     with pytest.raises(KeyError):
-        load_sql("pair:c")
+        library.load("pair:c")
+
+
+def test_no_file_of_the_relay_hides_one_of_the_client() -> None:
+    assert len(sql_files()) == len(set(sql_files()))
 
 
 @pytest.mark.parametrize("file", sql_files())
@@ -78,7 +82,7 @@ def _code() -> tuple[frozenset[str], tuple[re.Pattern[str], ...], frozenset[str]
     literals: set[str] = set()
     patterns: set[str] = set()
     words: set[str] = set()
-    for source in (ROOT / "relay").rglob("*.py"):
+    for source in [*(ROOT / "relay").rglob("*.py"), *(ROOT / "client").rglob("*.py")]:
         for node in _nodes(ast.parse(source.read_text(encoding="utf-8"))):
             match node:
                 case ast.JoinedStr(values=parts):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from relay.postgres.sql import sql_root
 from tests.support.paths import ROOT
 
 FOREIGN = [
@@ -35,7 +34,11 @@ FOREIGN = [
 def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None:
     wheel = tmp_path / "openoutbox_relay.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        for folder, inside in ((ROOT / "relay", "relay"), (sql_root(), "relay/sql")):
+        for folder, inside in (
+            (ROOT / "relay", "relay"),
+            (ROOT / "sql", "relay/sql"),
+            (ROOT / "client" / "openoutbox", "openoutbox"),
+        ):
             for path in [*folder.rglob("*.py"), *folder.rglob("*.sql")]:
                 archive.write(path, f"{inside}/{path.relative_to(folder)}")
         for module in ROOT.glob("pyspark_openoutbox*.py"):
@@ -44,7 +47,8 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
         "import pyspark_openoutbox, pyspark_openoutbox_eventstore, pyspark_openoutbox_deliverylog; "
         "from relay.postgres.sql import TableName; "
         "from relay.spark.statements import SparkStatements as S; "
-        "print(S(TableName('t'), 's').query('direct:copy_events'))"
+        "from openoutbox import insert_statement; "
+        "print(S(TableName('t'), 's').query('direct:copy_events'), insert_statement(TableName('t')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -56,6 +60,7 @@ def test_the_wheel_works_as_it_is_without_being_unpacked(tmp_path: Path) -> None
         check=False,
     )
     assert 'COPY "t" (event_id' in done.stdout, done.stderr
+    assert 'INSERT INTO "t" (event_id' in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("name", ["openoutbox", "openoutbox_eventstore", "openoutbox_deliverylog"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 
 import pytest
 
-from relay.postgres.sql import TableName, load_sql, sql_root, statement_names
+from relay.postgres.sql import TableName, load_sql, sql_files, statement_names
 from relay.spark.statements import SparkStatements
 
-FILES = sorted(path.stem for path in (sql_root() / "spark").glob("*.sql"))
+FILES = [PurePath(path).stem for path in sql_files("spark")]
 STATEMENTS = [f"{file}:{name}" for file in FILES for name in statement_names(f"spark/{file}")]
 QUERIES = [path for path in STATEMENTS if path.partition(":")[0] not in ("read", "snapshots", "setup", "grants")]
 ODD = SparkStatements(TableName('out"box', "Own %"), "Spark's")

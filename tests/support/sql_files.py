@@ -1,13 +1,21 @@
-"""What stands under ``sql/``, by the paths that ``relay.postgres.sql.statement`` takes."""
+"""The project's SQL files, those of ``openoutbox`` among them, by the paths that ``relay.postgres.sql`` takes."""
 
 from __future__ import annotations
 
-from relay.postgres.sql import sql_root, statement_names
+from pathlib import Path
+
+from relay.postgres.sql import sql_files, statement_names
+from tests.support.paths import ROOT
+
+SQL_FOLDERS = (ROOT / "sql", ROOT / "client" / "openoutbox" / "sql")
+
+__all__ = ["SQL_FOLDERS", "sql_files", "sql_path", "sql_statements"]
 
 
-def sql_files(folder: str = "") -> list[str]:
-    """Every file below ``folder``, for example ``outbox/claim.sql``."""
-    return sorted(path.relative_to(sql_root()).as_posix() for path in (sql_root() / folder).rglob("*.sql"))
+def sql_path(file: str) -> Path:
+    """Where a file lies."""
+    (path,) = [folder / file for folder in SQL_FOLDERS if (folder / file).exists()]
+    return path
 
 
 def sql_statements(folder: str = "") -> list[str]:

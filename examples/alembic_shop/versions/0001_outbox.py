@@ -2,7 +2,7 @@
 
 from alembic import op
 
-from relay.outbox.schema import create_statements
+from openoutbox import create_statements
 
 revision = "0001"
 down_revision = None

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from relay.outbox.schema import create_statements
+from openoutbox import create_statements
 
 OUTBOX_MODEL = migrations.CreateModel(
     "OutboxEvent",

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from relay.client import uuid7
+from openoutbox import uuid7
 from relay.core.errors import OutboxError
 from relay.outbox.admin.connection import Connection, Moment, fetch, operating
 from relay.outbox.extensions import CHANGES, changes_of

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from openoutbox.schema import Step, index_name
 from relay.core.durations import format_duration
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
@@ -19,7 +20,6 @@ from relay.outbox.extensions import ORDER_INDEXES, pauses_of, relays_of
 from relay.outbox.migrate import plan
 from relay.outbox.options import application_name
 from relay.outbox.pauses import read_pauses
-from relay.outbox.schema import Step, index_name
 from relay.outbox.tablecheck import FAN_OUT_COLUMN, ORDER_COLUMN, UPDATE_RIGHT, WRITTEN, creation
 from relay.postgres.grants import grant_on
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, statement, without_parameters

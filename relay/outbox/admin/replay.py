@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from relay.client import uuid7
+from openoutbox import uuid7
 from relay.core.errors import ConfigError, OutboxError
 from relay.outbox.admin.connection import Connection, fetch, operating, rows, short_transaction
 from relay.outbox.admin.selection import COUNT_MOST, BulkOptions, Kind, Selection, SelectionReader

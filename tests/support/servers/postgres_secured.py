@@ -13,7 +13,7 @@ import psycopg
 
 from relay.localservers.postgres import PostgresServer
 from relay.localservers.process import make_folder, unprivileged
-from relay.postgres.sql import sql_root
+from relay.postgres.sql import load_sql, sql_files
 from tests.support.servers.identities import Identities, KeyPair
 
 PASSWORD = "s3cret/of:ours"
@@ -40,8 +40,8 @@ class SecuredPostgres:
     def __enter__(self) -> Self:
         self.server.start()
         with psycopg.connect(self.server.url, autocommit=True) as admin:
-            for migration in sorted((sql_root() / "outbox/migrations").glob("*.sql")):
-                admin.execute(migration.read_bytes())
+            for migration in sql_files("outbox/migrations"):
+                admin.execute(load_sql(migration).encode())
             admin.execute(f"CREATE ROLE relay LOGIN PASSWORD '{PASSWORD}'".encode())
             admin.execute(f'CREATE ROLE "{CERTIFIED}" LOGIN'.encode())
             admin.execute(f'GRANT SELECT, UPDATE ON openoutbox_events TO relay, "{CERTIFIED}"'.encode())

@@ -42,7 +42,7 @@ def environment() -> dict[str, str]:
 
 def python_path() -> str:
     """Where this checkout's modules are."""
-    return os.pathsep.join([str(ROOT), str(ROOT / "cli")])
+    return os.pathsep.join([str(ROOT), str(ROOT / "cli"), str(ROOT / "client")])
 
 
 SESSION: Mapping[str, str] = {

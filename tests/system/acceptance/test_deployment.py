@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import yaml
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
 from relay.localservers.postgres import DEFAULT_BUILD
 from tests.deploy.jobs import DEPLOY
 from tests.support.documents import blocks

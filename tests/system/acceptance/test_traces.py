@@ -11,7 +11,7 @@ import pytest
 import redis
 from opentelemetry import trace as api
 
-from relay.client import NewEvent, enqueue
+from openoutbox import NewEvent, enqueue
 from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox

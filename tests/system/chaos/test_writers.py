@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay.outbox.extensions import extension_names
-from relay.postgres.sql import sql_root
+from relay.postgres.sql import load_sql
 from tests.cli.running import run_cli
 from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
@@ -71,7 +72,7 @@ def bare_outbox(outbox: Outbox) -> Outbox:
     """The table alone, as its first migration makes it: no index, no extension."""
     with outbox.database.connect() as connection:
         connection.execute("DROP TABLE openoutbox_events")
-        connection.execute((sql_root() / "outbox/migrations/0001_create_table.sql").read_bytes())
+        connection.execute(load_sql("outbox/migrations/0001_create_table.sql").encode())
         give_rights(connection)
     return outbox
 
@@ -117,7 +118,7 @@ def test_relays_of_two_versions_share_a_table_before_and_after_a_migration(
 ) -> None:
     outbox, broker = bare_outbox, make_broker("redis")
     watch_setbacks(outbox)
-    python_path = {"PYTHONPATH": str(previous)}
+    python_path = {"PYTHONPATH": f"{previous}{os.pathsep}{previous / 'client'}"}
     check_version_used(previous, python_path, tmp_path)
     # Few events at once, so that both get some.
     sizes = {"BATCH_SIZE": "20", "MAX_IN_FLIGHT": "20"}

@@ -1,4 +1,4 @@
-"""Mutants of the inbox (``relay/client/inbox.py``, ``relay/inbox`` and ``sql/inbox``)."""
+"""Mutants of the inbox (``openoutbox.inbox``, ``relay/inbox`` and their SQL)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Final
 from tests.system.mutants.mutant import Mutant
 
 _ONCE = "tests/client/test_inbox.py"
-_MARK = "sql/inbox/mark.sql"
+_MARK = "client/openoutbox/sql/inbox/mark.sql"
 
 INBOX: Final = (
     Mutant(
         "each delivery is the first",
-        "relay/client/inbox.py",
+        "client/openoutbox/inbox.py",
         "            first = bool(channel.fetch(*mark))",
         "            first = not channel.fetch(*mark) or True",
         (f"{_ONCE}::test_an_effect_happens_once",),
     ),
     Mutant(
         "an error in the block leaves the mark",
-        "relay/client/inbox.py",
+        "client/openoutbox/inbox.py",
         "            stack.enter_context(channel.savepoint())",
         "            channel.savepoint()",
         (f"{_ONCE}::test_an_error_takes_back_mark_and_effect_and_the_transaction_goes_on",),
     ),
     Mutant(
         "a connection in autocommit mode is taken",
-        "relay/client/through_django.py",
+        "client/openoutbox/through_django.py",
         "        return self._connection.get_autocommit() and not self._connection.in_atomic_block",
         "        return False",
         (f"{_ONCE}::test_autocommit_without_a_transaction_is_refused",),

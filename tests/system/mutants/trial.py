@@ -95,9 +95,8 @@ def _copy() -> Iterator[Path]:
 
 
 def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    paths = (
-        f"{folder}{os.pathsep}{folder / 'cli'}"  # before the installed package, in processes that a test starts, too
-    )
+    # Before the installed packages, in processes that a test starts, too.
+    paths = os.pathsep.join(str(path) for path in (folder, folder / "cli", folder / "client"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         [sys.executable, *arguments],

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from relay.localservers.process import free_port
-from relay.postgres.sql import sql_root
+from relay.postgres.sql import sql_files
 from relay.version import __version__
 from tests.support.fixtures.postgres import Database
 from tests.support.paths import ROOT
@@ -58,12 +58,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     work = tmp_path_factory.mktemp("wheel")
     for command in (
         [uv, "build", "--quiet", "--out-dir", str(work), str(ROOT)],
+        [uv, "build", "--quiet", "--out-dir", str(work / "client"), str(ROOT / "client")],
         [uv, "venv", "--quiet", "--python", sys.executable, str(work / "venv")],
     ):
         subprocess.run(command, check=True, cwd=work)
-    (wheel,), (sdist,) = work.glob("*.whl"), work.glob("*.tar.gz")
+    (wheel,), (sdist,), (client,) = work.glob("*.whl"), work.glob("*.tar.gz"), work.glob("client/*.whl")
     python = work / "venv" / "bin" / "python"
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), str(wheel)], check=True, cwd=work)
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--python", str(python), str(client), str(wheel)], check=True, cwd=work
+    )
     return Installed(wheel, sdist, python.parent, work)
 
 
@@ -121,9 +124,9 @@ def test_the_base_installation_is_below_60_megabytes_and_has_no_brokers_client(i
 
 
 def test_statements_come_from_the_checkout_here_and_from_the_package_there(installed: Installed) -> None:
-    assert sql_root() == ROOT / "sql"
-    done = installed.run("python", "-c", "from relay.postgres.sql import sql_root; print(sql_root())")
-    assert done.stdout.strip().endswith("site-packages/relay/sql"), done.stderr
+    here = sql_files()
+    done = installed.run("python", "-c", "from relay.postgres.sql import sql_files; print(*sql_files())")
+    assert done.stdout.split() == here, done.stderr
 
 
 @pytest.mark.parametrize("program", ["relay", "relay-cli"])

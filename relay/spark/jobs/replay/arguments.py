@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar, Final
 from uuid import UUID
 
-from relay.client import uuid7
+from openoutbox import uuid7
 from relay.core.durations import parse_bound
 from relay.postgres.sql import TableName
 from relay.spark.jobs.arguments import (

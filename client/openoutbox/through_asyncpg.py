@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from relay.client.channel import Row, StatementFailure, Values
+from openoutbox.failure import StatementFailure
+from openoutbox.ports import Row, Values
 
 
 class AsyncTarget(Protocol):
@@ -79,7 +80,7 @@ class AsyncpgChannel:
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:
-    """See ``relay.client.channel.failure_of``."""
+    """See ``openoutbox.channel.failure_of``."""
     if isinstance(error, asyncpg.InterfaceError):
         return StatementFailure(None, str(error), None, None, connection_lost="connection is closed" in str(error))
     if not isinstance(error, asyncpg.PostgresError):

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, LiteralString, NamedTuple
 from uuid import UUID
 
-from relay.client.channel import async_channel, sync_channel, type_name
-from relay.client.event import NewEvent
-from relay.client.insert import InsertRows, insert_rows, insert_statement
-from relay.postgres.sql import DEFAULT_TABLE, TableName
+from openoutbox.channel import async_channel, sync_channel, type_name
+from openoutbox.event import NewEvent
+from openoutbox.insert import InsertRows, insert_rows, insert_statement
+from openoutbox.names import DEFAULT_TABLE, TableName
 
 if TYPE_CHECKING:
-    from relay.client.channel import AsyncTarget, SyncTarget
+    from openoutbox.channel import AsyncTarget, SyncTarget
 
 
 class Enqueued(NamedTuple):

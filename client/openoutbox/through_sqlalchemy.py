@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from sqlalchemy import Connection, CursorResult, TextClause, exc, text
 from sqlalchemy.orm import Session, scoped_session
 
-from relay.client.channel import Row, StatementFailure, Values
+from openoutbox.failure import StatementFailure
+from openoutbox.ports import Row, Values
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -84,7 +85,7 @@ class AsyncAlchemyChannel:
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:
-    """See ``relay.client.channel.failure_of``. The drivers name the same fields differently."""
+    """See ``openoutbox.channel.failure_of``. The drivers name the same fields differently."""
     if not isinstance(error, exc.DBAPIError) or error.orig is None:
         return None
     original = error.orig

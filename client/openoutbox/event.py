@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from relay.client.identity import uuid7
-from relay.core.errors import EventError
+from openoutbox.errors import EventError
+from openoutbox.identity import uuid7
 
 Payload = bytes | bytearray | memoryview | str | Mapping[str, object] | Sequence[object] | int | float
 """The types of a body: bytes as they are, text as UTF-8, anything else as JSON."""

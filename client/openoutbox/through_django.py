@@ -14,7 +14,8 @@ from django.db import Error, InterfaceError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionProxy
 
-from relay.client.channel import Row, StatementFailure, Values
+from openoutbox.failure import StatementFailure
+from openoutbox.ports import Row, Values
 
 
 class SyncTarget(Protocol):
@@ -70,7 +71,7 @@ class DjangoChannel:
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:
-    """See ``relay.client.channel.failure_of``. Django's errors have the driver's as their cause."""
+    """See ``openoutbox.channel.failure_of``. Django's errors have the driver's as their cause."""
     if not isinstance(error, Error) or error.__cause__ is None:
         return None
     original = error.__cause__

@@ -1,7 +1,7 @@
 """The outbox's INSERT: one statement and its array parameters, as pure data.
 
-Everything that fills the outbox sends exactly this: ``enqueue``, the event store, Spark. The two functions know no
-driver; the statement has psycopg's ``%(name)s`` parameters.
+Everything that fills the outbox sends exactly this: ``enqueue`` and, of the relay, the event store and Spark. The two
+functions know no driver; the statement has psycopg's ``%(name)s`` parameters.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from functools import lru_cache
 from typing import LiteralString
 from uuid import UUID
 
-from relay.client.event import NewEvent
-from relay.client.trace import trace_headers, traced_headers
-from relay.core.errors import EventError
-from relay.postgres.sql import TableName, statement
+from openoutbox.errors import EventError
+from openoutbox.event import NewEvent
+from openoutbox.names import TableName
+from openoutbox.statements import statement
+from openoutbox.trace import trace_headers, traced_headers
 
 InsertRows = dict[str, list[object]]
 """The parameters of the statement: lists of equal length, one element an event."""
@@ -54,7 +55,7 @@ def _distinct(events: Iterable[NewEvent]) -> dict[UUID, NewEvent]:
     distinct: dict[UUID, NewEvent] = {}
     for event in events:
         if not isinstance(event, NewEvent):
-            raise EventError(f"events: a {type(event).__name__} among them; pass relay.client.NewEvent")
+            raise EventError(f"events: a {type(event).__name__} among them; pass openoutbox.NewEvent")
         if distinct.setdefault(event.event_id, event) != event:
             raise EventError(f"event_id: {event.event_id} is the same for two different events")
     return distinct

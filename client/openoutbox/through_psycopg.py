@@ -15,9 +15,9 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
-from relay.client.channel import StatementFailure, Values
-from relay.postgres.errors import is_connection_loss
-from relay.postgres.sql import statement as load_statement
+from openoutbox.failure import StatementFailure
+from openoutbox.ports import Values
+from openoutbox.statements import statement as load_statement
 
 SyncTarget: TypeAlias = Connection[Any] | Cursor[Any]
 AsyncTarget: TypeAlias = AsyncConnection[Any] | AsyncCursor[Any]
@@ -85,13 +85,18 @@ class AsyncPsycopgChannel:
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:
-    """See ``relay.client.channel.failure_of``."""
+    """See ``openoutbox.channel.failure_of``."""
     if not isinstance(error, psycopg.Error):
         return None
     message = error.diag.message_primary or str(error) or type(error).__name__
     return StatementFailure(
         error.sqlstate, message, error.diag.table_name, error.diag.constraint_name, is_connection_loss(error)
     )
+
+
+def is_connection_loss(error: psycopg.Error) -> bool:
+    """Whether the connection itself failed: no SQLSTATE came with it."""
+    return error.sqlstate is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
 def _opens_implicitly(connection: Connection[Any] | AsyncConnection[Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from relay.core.errors import ConfigError
+from openoutbox.errors import ConfigError
 
 
 def trace_headers() -> dict[str, str]:

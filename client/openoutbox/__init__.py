@@ -1,0 +1,77 @@
+"""Open Outbox for an application: announce events in the transaction that changes its data.
+
+    from openoutbox import NewEvent, enqueue
+
+    with psycopg.connect(url) as connection:  # one transaction
+        connection.execute("INSERT INTO users ...")
+        enqueue(connection, NewEvent("user.signup", {"id": 42}, partition_key="42"))
+
+A consumer has ``openoutbox.inbox``, the other half: each event's effect once. Importing either loads the standard
+library only; psycopg, asyncpg, SQLAlchemy and Django are looked for when a connection of theirs is handed in. A name is
+loaded when it is first used: the relay's health check reads the errors alone, every few seconds.
+"""
+
+TYPE_CHECKING = False  # that of typing, whose import takes longer than the rest
+if TYPE_CHECKING:
+    from openoutbox.announce import Enqueued, enqueue, enqueue_async
+    from openoutbox.errors import ConfigError, EventError, InboxRefused, OutboxError
+    from openoutbox.event import NewEvent, Payload
+    from openoutbox.identity import uuid7
+    from openoutbox.insert import InsertRows, insert_rows, insert_statement
+    from openoutbox.names import TableName
+    from openoutbox.schema import create_statements, inbox_statements
+    from openoutbox.version import __version__
+
+__all__ = [
+    "ConfigError",
+    "Enqueued",
+    "EventError",
+    "InboxRefused",
+    "InsertRows",
+    "NewEvent",
+    "OutboxError",
+    "Payload",
+    "TableName",
+    "__version__",
+    "create_statements",
+    "enqueue",
+    "enqueue_async",
+    "inbox_statements",
+    "insert_rows",
+    "insert_statement",
+    "uuid7",
+]
+
+_MODULES = {
+    "ConfigError": "openoutbox.errors",
+    "Enqueued": "openoutbox.announce",
+    "EventError": "openoutbox.errors",
+    "InboxRefused": "openoutbox.errors",
+    "InsertRows": "openoutbox.insert",
+    "NewEvent": "openoutbox.event",
+    "OutboxError": "openoutbox.errors",
+    "Payload": "openoutbox.event",
+    "TableName": "openoutbox.names",
+    "__version__": "openoutbox.version",
+    "create_statements": "openoutbox.schema",
+    "enqueue": "openoutbox.announce",
+    "enqueue_async": "openoutbox.announce",
+    "inbox_statements": "openoutbox.schema",
+    "insert_rows": "openoutbox.insert",
+    "insert_statement": "openoutbox.insert",
+    "uuid7": "openoutbox.identity",
+}
+"""Where each public name is defined."""
+
+
+if not TYPE_CHECKING:  # a type checker must see a misspelt name
+
+    def __getattr__(name: str) -> object:
+        """Load a public name."""
+        if name not in _MODULES:
+            raise AttributeError(f"module 'openoutbox' has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415
+
+        value: object = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = value
+        return value

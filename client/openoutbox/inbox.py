@@ -1,0 +1,159 @@
+"""The inbox: the effect of an event happens once, however often its message arrives.
+
+The relay delivers at least once, and so does every broker. ``once`` marks the event in the consumer's own database, in
+the transaction that has the effect:
+
+    with psycopg.connect(url) as connection:  # one transaction
+        with inbox.once(connection, event_id, consumer="billing") as first:
+            if first:
+                connection.execute("UPDATE accounts ...")
+    consumer.commit(message)  # acknowledge after the commit, never before
+
+- The mark and the effect are committed together or not at all, because they are in one transaction: the caller's.
+- A repeat that arrives while the first one's transaction is open waits for its end. Then it is a repeat, or the first.
+- An error that leaves the block takes back the mark and what the block did, by a savepoint. What the transaction did
+  before stays, and it can go on.
+
+The table is made by ``relay-cli inbox migrate``; ``relay-cli inbox prune`` removes old marks. An event whose mark was
+pruned is new again. docs/guide/inbox.md says what this does not cover: effects outside the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from typing import TYPE_CHECKING, Final, LiteralString, overload
+from uuid import UUID
+
+from openoutbox.channel import async_channel, failure_of, sync_channel, type_name
+from openoutbox.errors import InboxRefused
+from openoutbox.names import DEFAULT_INBOX, TableName
+from openoutbox.ports import AsyncChannel, SyncChannel, Values
+from openoutbox.statements import statement
+
+if TYPE_CHECKING:
+    from openoutbox.channel import AsyncTarget, SyncTarget
+
+__all__ = ["once"]
+
+LONGEST_NAME: Final = 200
+"""Characters of a consumer's name and of an event id: both stand in one index entry."""
+
+_NO_TRANSACTION: Final = "25P01"
+_AUTOCOMMIT: Final = (
+    "the connection is in autocommit mode with no transaction open: the mark would be committed before the effect. "
+    "Open a transaction around it: psycopg and asyncpg connection.transaction(), SQLAlchemy without "
+    "isolation_level=AUTOCOMMIT, Django transaction.atomic()"
+)
+
+_Mark = tuple[LiteralString, Values]
+
+
+@overload
+def once(
+    target: SyncTarget, event_id: str | bytes | UUID, *, consumer: str, table: str | TableName = DEFAULT_INBOX
+) -> AbstractContextManager[bool]: ...
+@overload
+def once(
+    target: AsyncTarget, event_id: str | bytes | UUID, *, consumer: str, table: str | TableName = DEFAULT_INBOX
+) -> AbstractAsyncContextManager[bool]: ...
+def once(
+    target: SyncTarget | AsyncTarget,
+    event_id: str | bytes | UUID,
+    *,
+    consumer: str,
+    table: str | TableName = DEFAULT_INBOX,
+) -> AbstractContextManager[bool] | AbstractAsyncContextManager[bool]:
+    """Mark an event as handled by ``consumer``; the block receives True the first time, and False for a repeat.
+
+    ``target`` is what ``enqueue`` takes, and then the block is a ``with``; or what ``enqueue_async`` takes, and
+    then it is an ``async with``. ``event_id`` is the text of the message's header (Kafka ``X-Event-ID``, NATS
+    ``Nats-Msg-Id``, RabbitMQ property ``message_id``, Redis field ``id``); bytes are read as UTF-8. Each
+    ``consumer`` has marks of its own: name what has the effect, not the process. ``table`` is ``table`` or
+    ``schema.table``. The statement needs the INSERT privilege only.
+
+    Nothing here commits. An error inside the block takes the mark back and is raised.
+
+    Raises ``InboxRefused`` for an invalid event id or consumer, and on entering the block for a connection in
+    autocommit mode with no transaction open; ``ConfigError`` for an invalid table name; ``TypeError`` for any other
+    target. Errors of the database are the driver's own, among them a serialization failure (SQLSTATE 40001) where the
+    transaction is REPEATABLE READ or SERIALIZABLE and another one marked the event meanwhile: roll back and repeat.
+    """
+    mark = _mark(event_id, consumer, table)
+    if (channel := sync_channel(target)) is not None:
+        return _once(channel, mark)
+    if (waiting := async_channel(target)) is not None:
+        return _once_async(waiting, mark)
+    known = "a connection, cursor or session of psycopg, asyncpg, SQLAlchemy or Django"
+    raise TypeError(f"once takes {known} to PostgreSQL, not {type_name(target)}")
+
+
+@contextmanager
+def _once(channel: SyncChannel, mark: _Mark) -> Iterator[bool]:
+    if channel.commits_at_once():
+        raise InboxRefused(_AUTOCOMMIT)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(channel.savepoint())
+            first = bool(channel.fetch(*mark))  # SQLAlchemy's session sends the savepoint here
+        except Exception as error:
+            if _outside_a_transaction(error):
+                raise InboxRefused(_AUTOCOMMIT) from error
+            raise
+        yield first
+
+
+@asynccontextmanager
+async def _once_async(channel: AsyncChannel, mark: _Mark) -> AsyncIterator[bool]:
+    if channel.commits_at_once():
+        raise InboxRefused(_AUTOCOMMIT)
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(channel.savepoint())
+            first = bool(await channel.fetch(*mark))  # SQLAlchemy's session sends the savepoint here
+        except Exception as error:
+            if _outside_a_transaction(error):
+                raise InboxRefused(_AUTOCOMMIT) from error
+            raise
+        yield first
+
+
+def _outside_a_transaction(error: Exception) -> bool:
+    """Whether a savepoint failed because its connection is in autocommit mode: all that SQLAlchemy tells."""
+    failure = failure_of(error)
+    return failure is not None and failure.sqlstate == _NO_TRANSACTION
+
+
+def _mark(event_id: object, consumer: object, table: str | TableName) -> _Mark:
+    """The statement and its parameters. Raises InboxRefused and ConfigError."""
+    name = table if isinstance(table, TableName) else TableName.parse(table)
+    values = {"consumer": _checked("consumer", consumer), "event_id": _checked("event_id", _text(event_id))}
+    return statement("inbox/mark:mark", names={DEFAULT_INBOX: name}), values
+
+
+def _text(event_id: object) -> object:
+    if not isinstance(event_id, bytes):
+        return str(event_id) if isinstance(event_id, UUID) else event_id
+    try:
+        return event_id.decode()
+    except UnicodeDecodeError:
+        raise InboxRefused(f"event_id: {event_id[:LONGEST_NAME]!r} is not UTF-8; pass the header's value") from None
+
+
+def _checked(name: str, value: object) -> str:
+    """The value, if it can be stored and compared."""
+    if not isinstance(value, str):
+        hint = "; the message has no such header or field" if value is None else ""
+        raise InboxRefused(f"{name}: a {type(value).__name__}; pass a string{hint}")
+    if not 0 < len(value) <= LONGEST_NAME or "\x00" in value:
+        raise InboxRefused(
+            f"{name}: {value[:LONGEST_NAME]!r} is not usable; pass 1 to {LONGEST_NAME} characters without NUL"
+        )
+    return value

@@ -1,0 +1,45 @@
+"""What a statement is sent through, whichever driver the connection belongs to: two protocols and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, LiteralString, Protocol, TypeAlias
+
+Values: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = tuple[Any, ...]
+
+
+class SyncChannel(Protocol):
+    """Sends statements with ``%(name)s`` parameters in the transaction of a synchronous connection or session."""
+
+    def send(self, statement: LiteralString, values: Values) -> int:
+        """Send a statement; its row count, or -1 in psycopg's pipeline mode, where it is not known yet."""
+
+    def fetch(self, statement: LiteralString, values: Values) -> Sequence[Row]:
+        """Send a statement; its rows as plain tuples."""
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """A savepoint of the transaction, which begins when none is open. An error rolls back to it.
+
+        On an idle connection in autocommit mode it is a transaction. With SQLAlchemy it fails there (SQLSTATE 25P01).
+        """
+
+    def commits_at_once(self) -> bool:
+        """Whether the connection is idle in autocommit mode. False with SQLAlchemy, which does not tell."""
+
+
+class AsyncChannel(Protocol):
+    """As ``SyncChannel``, for an asynchronous connection or session."""
+
+    async def send(self, statement: LiteralString, values: Values) -> int:
+        """As in ``SyncChannel``."""
+
+    async def fetch(self, statement: LiteralString, values: Values) -> Sequence[Row]:
+        """As in ``SyncChannel``."""
+
+    def savepoint(self) -> AbstractAsyncContextManager[object]:
+        """As in ``SyncChannel``."""
+
+    def commits_at_once(self) -> bool:
+        """As in ``SyncChannel``."""
