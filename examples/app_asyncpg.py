@@ -1,6 +1,6 @@
 r"""An application with asyncpg, without SQLAlchemy: import a file of orders, all with their events or none at all.
 
-    pip install . asyncpg
+    pip install ./client asyncpg
     export DATABASE_URL='postgres://user:secret@localhost:5432/app'    # with the table that relay-cli migrate makes
     printf 'customer,amount\nada,30\nbob,20\n' | python examples/app_asyncpg.py
 

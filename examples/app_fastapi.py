@@ -1,6 +1,6 @@
 """An application with FastAPI: an order and its event are committed together, or neither is.
 
-    pip install '.[api]'
+    pip install ./client fastapi uvicorn 'psycopg[binary,pool]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app'    # with the table that relay-cli migrate makes
     uvicorn --app-dir examples app_fastapi:app --port 8000
 

@@ -1,6 +1,6 @@
 r"""An application with psycopg: import a file of orders, all of them with their events or none at all.
 
-    pip install .
+    pip install ./client 'psycopg[binary]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app'    # with the table that relay-cli migrate makes
     printf 'customer,amount\nada,30\nbob,20\n' | python examples/app_psycopg.py
 

@@ -1,6 +1,6 @@
 r"""An application with SQLAlchemy's ORM: objects note what happened to them, and a commit announces it.
 
-    pip install . 'sqlalchemy>=2'
+    pip install ./client 'sqlalchemy>=2' 'psycopg[binary]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app'    # with the table that relay-cli migrate makes
     printf 'customer,amount\nada,30\nbob,20\n' | python examples/app_sqlalchemy.py
 

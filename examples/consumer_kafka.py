@@ -1,6 +1,6 @@
 """A consumer of Kafka that counts every order once, however often its message arrives.
 
-    pip install '.[kafka]'
+    pip install ./client '.[kafka]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app' KAFKA='localhost:9092'
     relay-cli inbox migrate --storage-url "$DATABASE_URL"
     python examples/consumer_kafka.py        # Ctrl-C ends it

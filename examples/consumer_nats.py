@@ -1,6 +1,6 @@
 """A consumer of NATS JetStream that counts every order once, however often its message arrives.
 
-    pip install '.[nats]'
+    pip install ./client '.[nats]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app' NATS='nats://localhost:4222'
     nats stream add ORDERS --subjects 'order.*' --defaults
     relay-cli inbox migrate --storage-url "$DATABASE_URL"

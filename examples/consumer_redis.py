@@ -1,6 +1,6 @@
 """A consumer of a Redis stream that counts every order once, however often its message arrives.
 
-    pip install '.[redis]'
+    pip install ./client '.[redis]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app' REDIS='redis://localhost:6379/0'
     relay-cli inbox migrate --storage-url "$DATABASE_URL"
     python examples/consumer_redis.py        # Ctrl-C ends it

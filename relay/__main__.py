@@ -10,7 +10,7 @@ Each command imports what it needs when it runs: a container engine asks for the
 
 import sys
 
-from relay.version import __version__
+from relay.version import __version__, client_problem
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -23,6 +23,9 @@ _HEALTH_SECONDS = 2  # for the connection and for each read; HEALTHCHECK of the 
 def main() -> int:
     """Run the command line's one command; returns the exit code."""
     try:
+        if problem := client_problem():
+            sys.stderr.write(f"relay: {problem}\n")
+            return EXIT_FAILED
         return _command(sys.argv[1:])
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -10,8 +10,8 @@ import signal
 import sys
 from types import FrameType
 
-from relay.version import __version__
-from relay_cli.codes import INTERRUPTED
+from relay.version import __version__, client_problem
+from relay_cli.codes import FAILED, INTERRUPTED
 
 
 def main() -> None:
@@ -19,6 +19,9 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"{__version__}\n")
         return
+    if problem := client_problem():
+        sys.stderr.write(f"relay-cli: {problem}\n")
+        sys.exit(FAILED)
     # Imports take most of the time of a short command. An exception in the middle of one would end in a traceback, and
     # nothing is open yet that had to be closed.
     signal.signal(signal.SIGINT, _leave)

@@ -1,6 +1,6 @@
 """Alembic's environment: migrations of an application, of which one makes the outbox table.
 
-pip install . alembic 'sqlalchemy>=2'
+pip install ./client 'psycopg[binary]' alembic 'sqlalchemy>=2'
 export DATABASE_URL='postgres://user:secret@localhost:5432/app'
 alembic --config examples/alembic_shop/alembic.ini upgrade head
 """

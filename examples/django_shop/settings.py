@@ -1,6 +1,6 @@
 """A Django project in one application: orders, each announced in the transaction that places it.
 
-    pip install . 'django>=5.2' uvicorn
+    pip install ./client 'psycopg[binary]' 'django>=5.2' uvicorn
     export DATABASE_URL='postgres://user:secret@localhost:5432/app' DJANGO_SETTINGS_MODULE=examples.django_shop.settings
     python -m django migrate                  # makes the outbox table, too
     python -m django createsuperuser

@@ -38,4 +38,5 @@ def requires(extra: str, purpose: str) -> Iterator[None]:
 def install_advice(extra: str) -> str:
     """Return the sentence that says how to install an extra."""
     wheel = f"openoutbox_relay-{__version__}-py3-none-any.whl"
-    return f"Install it from a checkout: pip install '.[{extra}]', or with the wheel: pip install '{wheel}[{extra}]'"
+    checkout = f"pip install ./client '.[{extra}]'"
+    return f"Install it from a checkout: {checkout}, or with the wheel: pip install '{wheel}[{extra}]'"

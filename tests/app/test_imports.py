@@ -148,7 +148,7 @@ def test_a_missing_client_ends_the_daemon_with_the_command_that_installs_it(publ
     assert ended.returncode == 2, ended.stderr
     message = f"PUBLISHER_TYPE={publisher}: the Python library {library} is not installed."
     assert message in ended.stderr
-    assert f"pip install '.[{publisher}]'" in ended.stderr
+    assert f"pip install ./client '.[{publisher}]'" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -21,7 +21,7 @@ def test_a_missing_library_names_the_setting_and_both_commands() -> None:
     wheel = f"openoutbox_relay-{__version__}-py3-none-any.whl"
     assert str(raised.value) == (
         "PUBLISHER_TYPE=kafka: the Python library confluent_kafkaesque is not installed. "
-        f"Install it from a checkout: pip install '.[kafka]', or with the wheel: pip install '{wheel}[kafka]'"
+        f"Install it from a checkout: pip install ./client '.[kafka]', or with the wheel: pip install '{wheel}[kafka]'"
     )
 
 

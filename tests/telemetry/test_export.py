@@ -77,7 +77,7 @@ def test_a_missing_extra_leaves_traces_off(monkeypatch: pytest.MonkeyPatch, capl
 
     assert start_traces(Measurements(), {"OTEL_TRACES_EXPORTER": "otlp"}, "relay-1", SYSTEMS) is None
     assert "traces are not exported over OTLP" in caplog.text
-    assert "pip install '.[otel]'" in caplog.text
+    assert "pip install ./client '.[otel]'" in caplog.text
 
 
 def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -85,7 +85,7 @@ def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: p
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.metrics", None)
 
     assert start_export(Providers("relay-1"), {"OTEL_METRICS_EXPORTER": "otlp"}) is None
-    assert "pip install '.[otel]'" in caplog.text
+    assert "pip install ./client '.[otel]'" in caplog.text
 
 
 def test_grpc_has_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -94,7 +94,7 @@ def test_grpc_has_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch, caplog: p
     variables = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 
     assert start_export(Providers("relay-1"), variables) is None
-    assert "pip install '.[otel-grpc]'" in caplog.text
+    assert "pip install ./client '.[otel-grpc]'" in caplog.text
 
 
 def test_a_protocol_that_cannot_be_spoken_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:

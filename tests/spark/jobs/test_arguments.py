@@ -184,4 +184,4 @@ def test_relay_cli_names_the_extra_that_a_job_needs(job: str, extra: str) -> Non
     source = {"archive": ["folder", "--url", "postgresql://u@h/d"], "report": ["--output", "folder", "--archive", "a"]}
     ended = run("from relay_cli.main import main; main()", "spark", job, *source[job])
     assert ended.returncode == 2
-    assert f"pip install '.[{extra}]'" in " ".join(ended.stderr.split())
+    assert f"pip install ./client '.[{extra}]'" in " ".join(ended.stderr.split())

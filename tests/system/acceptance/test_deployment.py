@@ -90,7 +90,7 @@ def test_systemd_prunes_with_its_own_credentials(outbox: Outbox, machine: Machin
     (machine.folder / "publisher-url").write_text("localhost:9092\n")
     old_event(outbox)
     text = BLOCKS["sh 10"].text
-    venv = "python3 -m venv /opt/relay\n/opt/relay/bin/pip install '.[kafka]'\n"
+    venv = "python3 -m venv /opt/relay\n/opt/relay/bin/pip install ./client '.[kafka]'\n"
     assert text.startswith(venv)  # tests/system/packaging installs the wheel
     text = text.removeprefix(venv)
     for name in ("relay-url", "publisher-url", "prune-url"):

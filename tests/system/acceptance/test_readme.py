@@ -38,7 +38,10 @@ def test_your_own_first_event(
     }
     set_up, insert, announce, look = page(own)
     environment, install, commands = set_up.split("\n", 2)
-    assert (environment, install) == ("python3 -m venv .venv && . .venv/bin/activate", "pip install '.[kafka]'")
+    assert (environment, install) == (
+        "python3 -m venv .venv && . .venv/bin/activate",
+        "pip install ./client '.[kafka]'",
+    )
     with shell(commands, tmp_path, log) as process:
         wait_until(lambda: process.poll() is not None or "broker_reachable" in log.read_text(), what="the relay")
         assert process.poll() is None, log.read_text()
