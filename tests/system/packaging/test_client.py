@@ -1,0 +1,37 @@
+"""The client as an application gets it: one package, beside the application's own versions of libraries."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+from tests.support.waiting import patience
+
+pytestmark = pytest.mark.packages
+
+UV = shutil.which("uv", path=sysconfig.get_path("scripts")) or "uv"
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=patience(), check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("others", [(), ("fastapi==0.115.0", "pydantic==2.5")], ids=["alone", "beside-fastapi"])
+def test_the_client_brings_one_package(others: tuple[str, ...], tmp_path: Path) -> None:
+    run(UV, "build", "--quiet", "--out-dir", tmp_path, ROOT / "client", cwd=tmp_path)
+    run(UV, "venv", "--quiet", "--python", sys.executable, "venv", cwd=tmp_path)
+    python = tmp_path / "venv/bin/python"
+    (wheel,) = tmp_path.glob("*.whl")
+    run(UV, "pip", "install", "--quiet", "--python", python, wheel, *others, cwd=tmp_path)
+    packages = run(UV, "pip", "freeze", "--python", python, cwd=tmp_path).split("\n")
+    assert others or [line.partition(" ")[0] for line in packages if line] == ["openoutbox-client"]
+    program = "import openoutbox; print(len(openoutbox.create_statements() + openoutbox.inbox_statements()))"
+    assert run(python, "-c", program, cwd=tmp_path) == "9\n"
