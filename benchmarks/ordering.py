@@ -34,6 +34,8 @@ from benchmarks.servers import Servers
 from relay.app.build import storage_options
 from relay.outbox.extensions import add_extension
 from relay.outbox.ordered import LONGEST_RUN, OrderedClaim
+from relay.outbox.paused import PausedRows
+from relay.outbox.payloads import INLINE_BYTES
 from relay.postgres.sql import TableName, statement
 from relay.settings.settings import Settings
 
@@ -104,7 +106,8 @@ LOADS = [
 def _ordered(number: int, batch: int, run: int) -> Claim:
     environ = {"STORAGE_URL": "postgres://unused@host/database", "RELAY_ID": f"worker-{number}", "ORDERING": "key"}
     claim = OrderedClaim(storage_options(Settings.from_env(environ)), run)
-    return lambda connection: claim.rows(connection, batch, 64 << 20)
+    paused = PausedRows(TableName(), time.monotonic)
+    return lambda connection: claim.rows(connection, batch, 64 << 20, INLINE_BYTES, (), paused, paused.head.ahead())
 
 
 def _shard_owner(number: int, batch: int) -> Claim:

@@ -1,9 +1,8 @@
 """What paused rows at the head of the queue cost claims of others: ``python -m benchmarks.lab.paused``.
 
 Two tables hold the same events of a type that is claimed; one also holds a million older ones of a paused type. A claim
-of a hundred is timed on each in turn, while the loop of the pauses looks past the paused rows once a second, as in a
-relay. Printed are the medians and their ratio, and the first claims after
-the pause, which begin before the loop has gone past the paused rows.
+of a hundred is timed on each in turn, while looks behind the head go on, as in a relay. Printed are the medians and
+their ratio, and the first claims after the pause, which begin before a look has gone past the paused rows.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ async def _claim(storage: PostgresOutbox) -> float:
 
 async def _look(storage: PostgresOutbox) -> None:
     while True:
-        await storage.watching.run("looking", storage.paused.look)
-        await asyncio.sleep(1.0)
+        rest = await storage.look()
+        await asyncio.sleep(rest.seconds)
 
 
 async def _measure(plain_url: str, paused_url: str, claims: int, target: PauseTarget) -> dict[str, list[float]]:

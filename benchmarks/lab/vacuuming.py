@@ -37,6 +37,7 @@ from benchmarks.measured import Machine
 from benchmarks.servers import Servers
 from relay.outbox.admin.prune import PruneOptions, prune
 from relay.outbox.extensions import extension_sql
+from relay.outbox.head import EVERYWHERE
 from relay.postgres.sql import TableName, statement
 
 _DELIVERED = """
@@ -158,7 +159,8 @@ class Loop:
 
     @staticmethod
     def _values(count: int) -> dict[str, Any]:
-        return {"limit": count, "max_bytes": 64 << 20, "inline_bytes": 1 << 19, "max_attempts": 25, "relay_id": "bench"}
+        bounds = {"limit": count, "max_bytes": 64 << 20, "inline_bytes": 1 << 19}
+        return {**EVERYWHERE, **bounds, "max_attempts": 25, "relay_id": "bench"}
 
 
 @contextlib.contextmanager

@@ -114,6 +114,15 @@ class Backlog(NamedTuple):
         }
 
 
+class Rest(NamedTuple):
+    """What follows a look for rows that claims have gone past."""
+
+    seconds: float
+    """Until the next look."""
+    claimable: bool
+    """Whether this one found something to claim."""
+
+
 class OutboxStorage(Protocol):
     """The outbox table.
 
@@ -167,6 +176,13 @@ class OutboxStorage(Protocol):
 
     async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
         """Reclaim up to ``limit`` expired leases, each as a failed attempt; for ``excluded`` see ``claim``."""
+
+    async def look(self) -> Rest:
+        """Look for rows that claims have gone past, a small part of the time; called again after the rest.
+
+        Claims do not begin at the oldest row where that would be slow. What appears before the place where they begin
+        is found by this.
+        """
 
     async def backlog(self) -> Backlog:
         """Count and age what waits (may be slow on a huge backlog)."""

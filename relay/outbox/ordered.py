@@ -18,9 +18,9 @@ from functools import cache
 from typing import Any, Final, LiteralString
 
 from relay.core.event import EventId
+from relay.outbox.head import Span
 from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.paused import PausedRows
-from relay.outbox.payloads import INLINE_BYTES
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName, statement
@@ -95,40 +95,49 @@ class OrderedClaim:
         connection: Connection,
         limit: int,
         max_bytes: int,
-        inline_bytes: int = INLINE_BYTES,
-        excluded: Sequence[EventId] = (),
+        inline_bytes: int,
+        excluded: Sequence[EventId],
+        paused: PausedRows,
+        span: Span,
         *,
-        paused: PausedRows | None = None,
         peek: bool = False,
     ) -> list[Row]:
         """Claim up to ``limit`` rows: fields of ``OutboxEvent``, then the fence; the rows of a key are in order.
 
         What is in ``excluded`` or ``paused``, and what is behind it in its key, is left out. With ``peek`` nothing is
-        claimed.
+        claimed. Tells the head what it saw of ``span``; in a stretch behind the head it looks at a window once.
         """
         bounds: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "inline_bytes": inline_bytes}
         bounds["firsts"] = self._run.firsts(limit)
         bounds["excluded"] = id_array(excluded)
-        tags = (*(["excluding"] if excluded else []), *(["peek"] if peek else []), *self.fan_out)
-        if paused is not None:
-            bounds |= paused.parameters()
-            tags += paused.tags
-        if not self._walks_next:
+        bounds |= paused.parameters() | span.parameters()
+        tags = (*(["excluding"] if excluded else []), *(["peek"] if peek else []), *self.fan_out, *paused.tags)
+        if span.is_stretch or not self._walks_next:
             window = max(limit * self._width, _SMALLEST)
             oldest = _bare(self._table, "oldest", *tags)
             rows = await self._execute(connection, oldest, {**bounds, "window": window})
-            batch, seen = _claimed(rows, 1), rows[0][0]
-            self.waiting = seen > len(batch)
-            left_behind = self._run.adapt(limit, _keys(batch), len(batch), more_wait=seen == window)
-            self._walks_next = seen == window and len(batch) < limit and not left_behind
-            if len(batch) == limit or not batch:  # where nothing may be claimed, looking further is for the walk
-                self._width = max(self._width // 2, 1)
-            elif self._walks_next:
-                self._width = min(self._width * 2, _WIDEST)
+            batch, (seen, first_due, at) = _claimed(rows, 3), rows[0][:3]
+            if not peek:
+                first = None if first_due is None else (first_due, float("-inf"))
+                paused.head.waiting_from(span, len(batch), first, at)
+            if span.is_stretch:
+                self.waiting = True  # what is ahead was not looked at
+                return batch
+            self._adapt(limit, batch, seen, window)
             if batch:
                 return batch
         by_key = _bare(self._table, "by_key", *tags)
         return await self._walk(connection, by_key, bounds) if self._walks_next else []
+
+    def _adapt(self, limit: int, batch: list[Row], seen: int, window: int) -> None:
+        """Learn from a claim from the head on how many keys and rows the next one looks at, and where."""
+        self.waiting = seen > len(batch)
+        left_behind = self._run.adapt(limit, _keys(batch), len(batch), more_wait=seen == window)
+        self._walks_next = seen == window and len(batch) < limit and not left_behind
+        if len(batch) == limit or not batch:  # where nothing may be claimed, looking further is for the walk
+            self._width = max(self._width // 2, 1)
+        elif self._walks_next:
+            self._width = min(self._width * 2, _WIDEST)
 
     async def _walk(self, connection: Connection, by_key: LiteralString, bounds: dict[str, Any]) -> list[Row]:
         """Go from key to key until something is claimed, once around at most."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, LiteralString
 
 from relay.core.event import EventId
 from relay.core.ports import Settled, Settlement
+from relay.outbox.head import Place
 from relay.outbox.options import PostgresOptions
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
@@ -17,6 +18,8 @@ KINDS: Final = ("delivered", "retried", "buried", "released")
 """The kinds of verdict: names of statements in ``sql/outbox/settle.sql`` and of counts in ``Settled``."""
 
 Call = tuple[LiteralString, dict[str, Any]]
+Released = Callable[[str, Place, Place], None]
+"""Rows of this event type wait again, between the two places."""
 
 
 class SettleStatements:
@@ -36,8 +39,12 @@ class SettleStatements:
         """The same for events that some of their destinations have acknowledged; empty without the extension."""
         self._held = statement("outbox/lease:held", table)
 
-    async def execute(self, connection: Connection, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def execute(
+        self, connection: Connection, settlements: Sequence[Settlement], released: Released
+    ) -> list[Settled]:
         """Write all settlements in one transaction, count the rows, and find out which of the others are locked.
+
+        Tells ``released`` where rows are that wait again.
 
         In pipeline mode all statements share one synchronisation point, which is one implicit transaction. A
         single statement is a transaction of its own and needs none.
@@ -51,6 +58,8 @@ class SettleStatements:
         counts: list[dict[str, Any]] = [{} for _ in settlements]
         for (place, kind, _), cursor in zip(calls, cursors, strict=True):
             counts[place][kind] = cursor.rowcount
+            if kind == "released":
+                _tell(released, await cursor.fetchall())
         return [
             await self._with_locked(connection, settlement, Settled(**count))
             for settlement, count in zip(settlements, counts, strict=True)
@@ -83,3 +92,11 @@ class SettleStatements:
         if settlement.acknowledged and kind in self._with_names:
             return self._with_names[kind], {**fenced, **more, "acknowledged": json.dumps(settlement.acknowledged)}
         return self._sql[kind], {**fenced, **more}
+
+
+def _tell(released: Released, rows: Sequence[tuple[str, float, float]]) -> None:
+    by_type: dict[str, list[Place]] = {}
+    for event_type, due, created in rows:
+        by_type.setdefault(event_type, []).append((due, created))
+    for event_type, places in by_type.items():
+        released(event_type, min(places), max(places))

@@ -2,11 +2,11 @@
 
 The daemon (``relay.app.run``) wires it and the engine calls it. It needs SELECT on the table and UPDATE
 on eight of its columns (with ON_DELIVERED=delete also DELETE, with the extension fan-out also UPDATE on its column), no
-other right. It holds three connections at most: one claims, one settles and renews, one keeps house (reap, backlog,
-ping), so that none of them waits for another. A ping that would have to wait for the housekeeping goes over a fourth
-one, made for it and closed after it: a server that hangs keeps every statement waiting up to its deadline, and must be
-found out sooner. Where the table has the extension pause or fleet, or a destination does not answer, one more is for
-these (``watching``). All times are those of the database.
+other right. It holds four connections: one claims, one settles and renews, one keeps house
+(reap, ping, pauses, the list of relays), and one reads what may be slow (the backlog, the lag, looking behind the head
+of claims), so that none of them waits for another. A ping that would have to wait for the housekeeping goes
+over a fifth one, made for it and closed after it: a server that hangs keeps every statement waiting up to its deadline,
+and must be found out sooner. All times are those of the database.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. The commit of a claim
 does not wait for the disk, every other one does. After a failover, or when a server turns read-only, every connection
@@ -29,16 +29,17 @@ import psycopg
 from relay.core.clock import steady_seconds
 from relay.core.errors import SchemaError, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
-from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.outbox.extensions import pauses_of, relays_of
 from relay.outbox.guard import ClaimGuard
-from relay.outbox.modewatch import ModeWatch
+from relay.outbox.head import BEFORE_ALL, Span
 from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
-from relay.outbox.paused import BEFORE_ALL, PausedRows
+from relay.outbox.paused import PausedRows
 from relay.outbox.payloads import Appetite, PayloadReader, is_damage
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
+from relay.outbox.slowreads import SlowReads
 from relay.outbox.tablecheck import check_table
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
@@ -57,6 +58,7 @@ _due = itemgetter(_FIELDS, OutboxEvent._fields.index("created_at"))
 _FENCE = -1
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
+_MOST_STRETCHES = 16  # behind the head, looked at by one claim while it finds nothing
 _ALL_AGAIN = (
     "table %s has no column acknowledged_by that this user may write: an event that one of several destinations has "
     "not acknowledged is sent to all of them again; add the column with relay-cli migrate --with fan-out, and grant "
@@ -83,11 +85,13 @@ class PostgresOutbox:
             DeadlineConnection(parameters, options.statement_timeout, self._generation, schema_hint=_CHECK)
             for _ in range(5)
         ]
-        self._claiming, self._settling, self._housekeeping, self._spare, self.watching = self._connections
+        self._claiming, self._settling, self._housekeeping, self._spare, slow = self._connections
+        self.watching = self._housekeeping
+        """The connection for what is quick and must not wait for slow reads: pauses, the list of relays."""
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
         self._claim = self._sql("outbox/claim:claim")
-        self.paused = PausedRows(options.table)
+        self.paused = PausedRows(options.table, time.monotonic)
         """What claims leave out."""
         self.extensions = Extensions()
         self.longest_lease = 0.0
@@ -96,10 +100,9 @@ class PostgresOutbox:
         self._reap = self._sql("outbox/lease:reap")
         self._reap_excluding = self._sql("outbox/lease:reap", "excluding")
         self._first_expired = self._sql("outbox/lease:first_expired")
-        self._oldest_delivered_age = self._sql("outbox/backlog:oldest_delivered_age")
         self._guard = ClaimGuard()
         self._guard_sql = self._sql("outbox/claim:guard")
-        self._mode_watch = ModeWatch(options.table) if options.delete_delivered else None
+        self._reads = SlowReads(slow, options, self.paused)
         self._ping = self._sql("outbox/table:ping")
         self._beside = {"relays": relays_of(options.table).quoted, "pauses": pauses_of(options.table).quoted}
         self._fan_out: tuple[str, ...] = ()
@@ -131,6 +134,7 @@ class PostgresOutbox:
         if self.extensions.pauses:
             with suppress(SchemaError):  # the loop that reads them says so
                 await self._housekeeping.run("reading the pauses", self.paused.read)
+        await self._reads.find()
 
     def _use_fan_out(self) -> None:
         """Read and write the column of the extension fan-out."""
@@ -210,7 +214,19 @@ class PostgresOutbox:
         """Rows that begin with the fields of ``OutboxEvent`` and end with the fence; oldest first, or in key order."""
         if self.paused.everything:
             return []
-        patterns = self.paused.patterns
+        self.paused.next_claim(excluded, without)
+        for _ in range(_MOST_STRETCHES):
+            span = self.paused.head.span()
+            if not span.is_stretch:
+                break
+            if rows := await self._claim_span(span, limit, max_bytes, excluded, without):
+                return rows
+        return await self._claim_span(self.paused.head.ahead(), limit, max_bytes, excluded, without)
+
+    async def _claim_span(
+        self, span: Span, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        """One claim, from the head on or of a stretch behind it."""
         tags = (*(("excluding",) if excluded or without else ()), *self.paused.tags)
         query = self._sql("outbox/claim:claim", *tags, *self._fan_out) if tags else self._claim
         parameters = {
@@ -222,30 +238,39 @@ class PostgresOutbox:
             "excluded": id_array(excluded),
             "without": list(without),
             **self.paused.parameters(),
+            **span.parameters(),
         }
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             if self._ordered is not None:
                 inline = self._appetite.inline_bytes
-                return await self._ordered.rows(connection, limit, max_bytes, inline, excluded, paused=self.paused)
+                return await self._ordered.rows(connection, limit, max_bytes, inline, excluded, self.paused, span)
             cursor = connection.cursor(binary=True)
             await self._guarded(connection, cursor, query, parameters)
             rows = await cursor.fetchall()
             rows.sort(key=_due)
-            if rows and tags and tags == self.paused.tags:
-                self.paused.claimed(patterns, _due(rows[-1]), rows[-1][_FENCE])
+            self._claimed(span, rows)
             return rows
 
         return await self._claiming.run("claiming", work)
 
+    def _claimed(self, span: Span, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Tell the head what a claim without order brought."""
+        if rows:
+            self.paused.head.claimed(span, len(rows), _due(rows[-1]), rows[0][_FENCE].timestamp())
+        else:
+            self.paused.head.found_nothing(span)
+
     async def _due_first(self, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> EventId | None:
         """The row that a claim with a limit of 1 leases."""
-        parameters = {"limit": 1, "excluded": id_array(excluded), "without": list(without), **self.paused.parameters()}
+        span = self.paused.head.span()
+        left_out = {"excluded": id_array(excluded), "without": list(without), **self.paused.parameters()}
+        parameters = {"limit": 1, **left_out, **span.parameters()}
         query = self._sql("outbox/claim:first_due", *self.paused.tags)
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             if self._ordered is not None:
-                return await self._ordered.rows(connection, 1, max_bytes, 0, excluded, paused=self.paused, peek=True)
+                return await self._ordered.rows(connection, 1, max_bytes, 0, excluded, self.paused, span, peek=True)
             cursor = connection.cursor(binary=True)
             await self._guarded(connection, cursor, query, parameters)
             return await cursor.fetchall()
@@ -259,7 +284,7 @@ class PostgresOutbox:
             return [Settled()] * len(settlements)
 
         async def work(connection: Connection) -> list[Settled]:
-            return await self._settle.execute(connection, settlements)
+            return await self._settle.execute(connection, settlements, self.paused.released)
 
         return await self._settling.run("settling", work)
 
@@ -293,47 +318,28 @@ class PostgresOutbox:
         row = await self._housekeeping.run("reaping", work)
         return row[0] if row else None
 
+    async def look(self) -> Rest:
+        """Look for rows that claims have gone past (``relay.outbox.look``)."""
+        return await self._reads.look()
+
     async def backlog(self) -> Backlog:
         """Count and age what waits (may be slow on a huge backlog)."""
-        tags, parameters = self.paused.of_the_lag()
-        query = self._sql("outbox/backlog:backlog", *tags)
-        return Backlog(*await self._one_row("reading the backlog", query, parameters))
+        return await self._reads.backlog()
 
     async def oldest_due_age(self) -> float:
         """The lag alone; one index probe on any table."""
-        tags, parameters = self.paused.of_the_lag()
-        query = self._sql("outbox/backlog:oldest_due_age", *tags)
-
-        async def work(connection: Connection) -> tuple[Any, ...] | None:
-            cursor = connection.cursor(binary=True)
-            await self._guarded(connection, cursor, query, parameters)
-            return await cursor.fetchone()
-
-        row = await self._housekeeping.run("reading the lag", work)
-        return float(row[0]) if row else 0.0
+        return await self._reads.oldest_due_age()
 
     async def oldest_delivered_age(self) -> float:
         """How far prune is behind; one index probe on any table, with ON_DELIVERED=delete two."""
-
-        async def work(connection: Connection) -> tuple[Any, ...] | None:
-            cursor = connection.cursor(binary=True)
-            async with connection.pipeline():  # one round trip, one transaction
-                await connection.execute(self._guard_sql)
-                await cursor.execute(self._oldest_delivered_age)
-            row = await cursor.fetchone()
-            if self._mode_watch is not None:
-                await self._mode_watch.look(connection)
-            return row
-
-        row = await self._housekeeping.run("reading the oldest delivery", work)
-        return float(row[0]) if row else 0.0
+        return await self._reads.oldest_delivered_age()
 
     async def _guarded(
         self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None
     ) -> None:
         """Run it; with the guard before it, in one round trip and one transaction, where it was slow without."""
         guarded = self._guard.on
-        stepping = bool(self.paused.tags) and self.paused.head == BEFORE_ALL
+        stepping = bool(self.paused.tags) and self.paused.head.ahead().first == BEFORE_ALL
         began = time.monotonic()
         try:
             if guarded:

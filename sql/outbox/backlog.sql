@@ -4,7 +4,7 @@
 -- GetStats: what waits, how old it is, and how many are dead.
 -- Indexes: idx_openoutbox_metrics_count (index-only) counts, idx_openoutbox_metrics_lag and
 -- idx_openoutbox_processing_queue answer their MIN with one row, idx_openoutbox_prune_dead (index-only) counts DEAD.
--- Tag paused: paused rows count, and are not late. Parameters: with that tag due_from, created_from, paused (as in claim).
+-- Tag paused: paused rows count, and are not late. Parameters: due_from, created_from, and with that tag paused (as in claim).
 -- Locks: none. Ages are seconds, 0 when there is none; an infinite time has no age.
 SELECT
     pending.fresh,
@@ -25,8 +25,8 @@ FROM
         SELECT MIN(available_at) AS since FROM openoutbox_events
         WHERE
             status = 'PENDING' AND available_at <= NOW()
-            AND (available_at, created_at) --? paused
-            >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? paused
+            AND (available_at, created_at)
+            >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8))
             AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
     ) AS due,
     (SELECT COUNT(*) AS rows FROM openoutbox_events WHERE status = 'DEAD') AS dead;
@@ -71,7 +71,7 @@ WHERE status = 'DELIVERED';
 -- The lag: the age in seconds of the oldest row that is due, 0 when none is.
 -- Index: one probe of idx_openoutbox_processing_queue, however many rows are scheduled or backed off; with
 -- claim:guard in its transaction also where the planner believes that nothing waits, and would read all that does.
--- Tag paused: paused rows are not late. Parameters: with that tag due_from, created_from, paused (as in claim).
+-- Tag paused: paused rows are not late. Parameters: due_from, created_from, and with that tag paused (as in claim).
 -- Locks: none.
 SELECT CASE WHEN ISFINITE(due.since) THEN GREATEST(DATE_PART('epoch', NOW() - due.since), 0) ELSE 0 END
 FROM (
@@ -80,8 +80,8 @@ FROM (
         FROM openoutbox_events
         WHERE
             status = 'PENDING' AND available_at <= NOW()
-            AND (available_at, created_at) --? paused
-            >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? paused
+            AND (available_at, created_at)
+            >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8))
             AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
         ORDER BY available_at
         LIMIT (SELECT 1)

@@ -19,15 +19,16 @@
 -- SET_CONFIG: the commit of a claim does not wait for the disk. A crash of the database may lose the last claims; then
 -- their rows are PENDING, as if they had never been claimed, and what their relay still writes under those fences
 -- changes nothing. The commit of a verdict waits, and takes all that was logged before it along.
+-- It looks from the head on, or at a stretch behind it (relay/outbox/head.py): what was delivered before costs nothing.
 -- Tag excluding: leaves rows out, by their ids or destinations, and reads those of them that are due before the others.
--- Tag paused: leaves out paused event types, and begins behind rows known to be paused. Tag in_part, beside it and
+-- Tag paused: leaves out paused event types. Tag in_part, beside it and
 -- fan_out: leaves out of other types what some destinations have acknowledged. Tag fan_out: reads the column of
 -- extensions/fan_out.sql.
 -- Rows of more than INLINE_BYTES in sum leave their payloads behind, so that the commit does not wait for a client that
 -- reads slowly or not at all: a statement commits once its result fits into the buffers of the two sockets. The payloads
 -- are read afterwards.
--- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; excluded, without; due_from, created_from (seconds
--- since 1970), paused, in_part (patterns).
+-- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; due_from, created_from, due_until, created_until
+-- (seconds since 1970); excluded, without; paused, in_part (patterns).
 -- Result: the fields of OutboxEvent in their order, due_at, by which and inserted_at they are to be sorted, and the fence. They come as
 -- they lie in the table, since sorting them here would cost another pass over all columns. The payload is NULL in all
 -- rows, or in none.
@@ -56,8 +57,10 @@ WITH chosen AS (
                 AND available_at <= NOW()
                 AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
                 AND event_type <> ALL(%(without)s::text[]) --? excluding
-                AND (available_at, created_at) --? paused
-                >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? paused
+                AND (available_at, created_at)
+                >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8))
+                AND (available_at, created_at)
+                < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
                 -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
             ORDER BY available_at, created_at
@@ -102,8 +105,10 @@ WHERE
     AND available_at <= NOW()
     AND event_id <> ALL(%(excluded)s::uuid[])
     AND event_type <> ALL(%(without)s::text[])
-    AND (available_at, created_at) --? paused
-    >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? paused
+    AND (available_at, created_at)
+    >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8))
+    AND (available_at, created_at)
+    < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
     AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
     -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
 ORDER BY available_at, created_at

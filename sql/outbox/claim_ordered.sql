@@ -4,7 +4,8 @@
 -- name: ordered
 -- PENDING -> DELIVERING in order per key: lease due rows, of each key the first unfinished one and, as far as there is
 -- room, those right behind it. Needs the column and the indexes of sql/outbox/extensions/key_order.sql.
--- Tag oldest: looks at WINDOW due rows, the oldest: a claim costs the same whatever waits. Tag by_key goes on where those
+-- Tag oldest: looks at WINDOW due rows, the oldest from the head on or in a stretch behind it, as in claim: a claim costs the
+-- same whatever waits. Tag by_key goes on where those
 -- are all behind others: it looks at the first rows of KEYS keys, in the order of their hashes from FROM on, until FIRSTS
 -- of them are due, and at the oldest rows without a key: one probe a key, however many rows that has.
 -- FIRSTS bounds the keys of a claim: where few keys wait, it is smaller than LIMIT, and the claim takes longer runs of fewer
@@ -20,9 +21,11 @@
 -- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing; fan_out and paused as
 -- in claim: a paused row holds back its key.
--- Parameters: window or keys and from; excluded; limit, firsts (most keys), run (most rows behind a first one), block (a
+-- Parameters: due_from, created_from, due_until, created_until (as in claim; by_key: without the latter two, for rows
+-- without a key); window or keys and from; excluded; limit, firsts (most keys), run (most rows behind a first one), block (a
 -- DEAD row holds its key), max_bytes, inline_bytes (as in claim), max_attempts, relay_id; and of paused as in claim.
--- Result: oldest: rows in the window; by_key: whether there is no key behind those looked at, and the hash of the last
+-- Result: oldest: rows in the window, when the first of them was due, and the time of the claim (both in seconds since
+-- 1970); by_key: whether there is no key behind those looked at, and the hash of the last
 -- one. Then the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is
 -- claimed; the rows of a key are in order.
 WITH RECURSIVE --? by_key
@@ -32,12 +35,15 @@ looked AS MATERIALIZED ( --? oldest
         ctid AS tid, --? oldest
         HASHTEXTEXTENDED(partition_key, 0) AS hash, --? oldest
         event_type NOT LIKE ALL(%(paused)s::text[]) AS free, --? oldest paused
-        insertion_order --? oldest
+        insertion_order, --? oldest
+        available_at --? oldest
     FROM openoutbox_events --? oldest
     WHERE --? oldest
         status = 'PENDING' AND available_at <= NOW() --? oldest
-        AND (available_at, created_at) --? oldest paused
-        >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? oldest paused
+        AND (available_at, created_at) --? oldest
+        >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? oldest
+        AND (available_at, created_at) --? oldest
+        < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8)) --? oldest
     ORDER BY available_at, created_at --? oldest
     LIMIT (SELECT %(window)s::bigint) --? oldest
 ), --? oldest
@@ -100,8 +106,8 @@ keyless AS ( --? by_key
     FROM openoutbox_events --? by_key
     WHERE --? by_key
         status = 'PENDING' AND available_at <= NOW() AND partition_key IS NULL --? by_key
-        AND (available_at, created_at) --? by_key paused
-        >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? by_key paused
+        AND (available_at, created_at) --? by_key
+        >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? by_key
         AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
     ORDER BY available_at, created_at --? by_key
     LIMIT (SELECT %(firsts)s::bigint) --? by_key
@@ -272,6 +278,8 @@ claimed AS (
 
 SELECT
     seen.rows, --? oldest
+    DATE_PART('epoch', seen.first_due) AS first_due, --? oldest
+    DATE_PART('epoch', NOW()) AS seen_at, --? oldest
     -- seen.at_the_end, --? by_key
     -- seen.last_hash, --? by_key
     event_id::text,
@@ -290,7 +298,7 @@ SELECT
     NULL::text AS acknowledged_by, --? !fan_out
     -- ARRAY_TO_STRING(acknowledged_by, ',') AS acknowledged_by, --? fan_out
     locked_at
-FROM (SELECT COUNT(*) AS rows FROM looked) AS seen --? oldest
+FROM (SELECT COUNT(*) AS rows, MIN(available_at) AS first_due FROM looked) AS seen --? oldest
 -- FROM ( --? by_key
     -- SELECT --? by_key
         -- ( --? by_key

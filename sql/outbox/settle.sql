@@ -99,7 +99,7 @@ WHERE
 -- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
 -- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
 -- Locks: the rows it writes, skipping those that another session has locked.
--- Parameters: ids, relay_id, fence. Result: the row count.
+-- Parameters: ids, relay_id, fence. Result: event type and place (in seconds since 1970) of each row.
 UPDATE openoutbox_events SET
     status = 'PENDING',
     locked_by = NULL,
@@ -116,4 +116,5 @@ WHERE ctid = ANY(ARRAY(
         AND locked_by = %(relay_id)s::text
         AND locked_at = %(fence)s::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED
-));
+))
+RETURNING event_type, DATE_PART('epoch', available_at), DATE_PART('epoch', created_at);

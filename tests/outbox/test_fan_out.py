@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 import pytest
 
@@ -13,7 +12,6 @@ from relay.core.ports import OutboxStorage, Settled, Settlement
 from relay.outbox.admin.check import check_storage
 from relay.outbox.extensions import add_extension
 from relay.outbox.options import KeyOrder
-from relay.outbox.paused import PausedRows
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.outbox.harness import LEASE, TABLES, PostgresHarness, StorageHarness
@@ -185,25 +183,10 @@ async def test_the_head_goes_past_what_is_left_out_in_part_and_no_further(
         return sorted(event.event_type for event in (await relay.claim(most, ANY_BYTES)).events)
 
     relay.leave_out((), ["a"])
-    await relay.watching.run("looking", relay.paused.look)
+    await relay.look()
     assert await types() == (["a", "b"] if key_order is None else ["b"])
     relay.leave_out(["a"])
     assert await types() == []
     relay.leave_out(())
     assert len(await types()) == (20 if key_order is None else 21)
     await relay.close()
-
-
-def test_a_head_of_a_type_in_part_holds_for_the_type_as_a_whole_and_not_the_other_way() -> None:
-    def head_after(*sets: tuple[Sequence[str], Sequence[str]]) -> float:
-        rows = PausedRows(TableName())
-        rows.leave_out(*sets[0])
-        rows.head = (5.0, 5.0)
-        for one in sets[1:]:
-            rows.leave_out(*one)
-        return rows.head[0]
-
-    assert head_after(((), ["a"]), (["a"], ())) == 5.0
-    assert head_after((["a"], ()), ((), ["a"])) == float("-inf")
-    assert head_after(((), ["a"]), ((), ())) == float("-inf")
-    assert head_after(((), ["a"]), ((), ()), ((), ["a", "b"])) == 5.0

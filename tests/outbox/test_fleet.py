@@ -213,5 +213,4 @@ async def test_without_the_extension_nothing_is_sent(outbox: Outbox) -> None:
     await fleet.join()
     assert await fleet.beat(BEAT) == ()
     await fleet.leave()
-    assert not storage.watching.connected
     await storage.close()

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from relay.outbox.extensions import add_extension
+from relay.outbox.head import EVERYWHERE
 from relay.outbox.migrate import migrate
 from relay.postgres.sql import TableName, statement
 from tests.outbox.test_plans import indexes, nodes
@@ -81,6 +82,7 @@ def run(connection: Connection, tag: str, **parameters: Any) -> list[dict[str, A
         "outbox/claim_ordered:ordered", TableName(), tags=[tag]
     )
     fixed = {
+        **EVERYWHERE,
         "max_bytes": 1 << 26,
         "inline_bytes": 1 << 19,
         "max_attempts": 25,

@@ -10,7 +10,6 @@ import pytest
 from relay.core.pause import EVERYTHING, Pause, PauseScope, PauseTarget
 from relay.outbox.extensions import add_extension
 from relay.outbox.options import KeyOrder
-from relay.outbox.paused import BEFORE_ALL
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox
@@ -59,7 +58,7 @@ async def claim(storage: PostgresOutbox, limit: int = 100, excluded: Sequence[st
 
 
 async def look(storage: PostgresOutbox) -> None:
-    await storage.watching.run("looking", storage.paused.look)
+    await storage.look()
 
 
 async def test_paused_types_stay_and_the_others_are_claimed(outbox: Outbox, storage: PostgresOutbox) -> None:
@@ -116,73 +115,12 @@ async def test_in_order_a_claim_goes_past_more_paused_rows_than_it_looks_at(
     assert await claim(in_order) == ["b", "b"]
 
 
-@pytest.mark.parametrize("apart", [0.001, 0.0])
-async def test_the_head_goes_past_paused_rows_and_stops_at_the_first_other(
-    outbox: Outbox, storage: PostgresOutbox, apart: float
-) -> None:
-    insert(outbox, "a", 25_000, age=100.0, apart=apart)
-    insert(outbox, "b", 3, age=50.0)
-    hold(storage, ONLY_A)
-    await look(storage)
-    [(first,)] = outbox.database.run(
-        "SELECT date_part('epoch', min(available_at)) FROM openoutbox_events WHERE event_type = 'b'"
-    )
-    assert storage.paused.head == (first, first)
-    assert await claim(storage, 2) == ["b", "b"]
-    assert storage.paused.head > (first, first)
-    assert await claim(storage, 2) == ["b"]
-
-
-@pytest.mark.parametrize("age", [10.0, 1000.0])
-async def test_a_row_that_appears_behind_the_head_is_claimed(
-    outbox: Outbox, storage: PostgresOutbox, age: float
-) -> None:
-    insert(outbox, "a", 12_000, age=100.0)
-    insert(outbox, "a", 10, age=5.0)
-    hold(storage, ONLY_A)
-    await look(storage)
-    assert await claim(storage) == []
-    insert(outbox, "b", age=age)
-    assert await claim(storage) == []
-    for _ in range(3):  # each goes on where the one before ended
-        await look(storage)
-    assert await claim(storage) == ["b"]
-    await look(storage)
-    [(place,)] = outbox.database.run("SELECT date_part('epoch', max(available_at)) FROM openoutbox_events")
-    assert storage.paused.head[0] == place
-
-
-async def test_the_head_stays_behind_the_present(outbox: Outbox, storage: PostgresOutbox) -> None:
-    insert(outbox, "a", age=0.0)
-    insert(outbox, "b", age=0.0)
-    hold(storage, ONLY_A)
-    await look(storage)
-    assert await claim(storage) == ["b"]
-    assert storage.paused.head == BEFORE_ALL
-    insert(outbox, "b", age=0.5)  # of a transaction that began before and commits now
-    assert await claim(storage) == ["b"]
-
-
-async def test_a_claim_without_pauses_does_not_move_the_head(outbox: Outbox, storage: PostgresOutbox) -> None:
-    insert(outbox, "b", 3)
-    assert await claim(storage) == ["b"] * 3
-    assert storage.paused.head == BEFORE_ALL
-
-
 async def test_a_claim_that_leaves_rows_out_does_not_move_the_head(outbox: Outbox, storage: PostgresOutbox) -> None:
     insert(outbox, "slow", age=90.0)
     insert(outbox, "b", 2)
     hold(storage, ONLY_A)
     assert await claim(storage, 10, ["slow"]) == ["b", "b"]
     assert await claim(storage) == ["slow"]
-
-
-async def test_a_claim_under_other_pauses_does_not_move_the_head(outbox: Outbox, storage: PostgresOutbox) -> None:
-    hold(storage, ONLY_A)
-    before = storage.paused.patterns
-    hold(storage, PauseTarget(PauseScope.TYPE, "b"))
-    storage.paused.claimed(before, (1.0, 1.0), datetime.now(UTC))  # type: ignore[arg-type]
-    assert storage.paused.head == BEFORE_ALL
 
 
 async def test_types_whose_destinations_are_away_stay_and_are_late(outbox: Outbox, storage: PostgresOutbox) -> None:
@@ -211,23 +149,6 @@ async def test_in_order_a_type_that_is_away_holds_back_its_keys(outbox: Outbox, 
     assert await claim(in_order) == []
     in_order.leave_out([])
     assert await claim(in_order) == ["a", "b"]
-
-
-async def test_the_head_is_known_again_after_a_trial(outbox: Outbox, storage: PostgresOutbox) -> None:
-    insert(outbox, "a", 25_000, age=100.0)
-    insert(outbox, "b", 2, age=50.0)
-    storage.leave_out(["a"])
-    await look(storage)
-    head = storage.paused.head
-    assert head > BEFORE_ALL
-    storage.leave_out([])
-    assert await claim(storage, 1) == ["a"]
-    storage.leave_out(["a"])
-    assert storage.paused.head == head
-    storage.leave_out(["a", "c"])
-    assert storage.paused.head == head  # what was all of type a is all of type a or c
-    storage.leave_out(["c"])
-    assert storage.paused.head == BEFORE_ALL
 
 
 async def test_paused_rows_count_and_are_not_late(outbox: Outbox, storage: PostgresOutbox) -> None:

@@ -6,6 +6,7 @@ sequential scan would hurt. No time is asserted.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from relay.outbox.head import BEHIND_ALL, EVERYWHERE, Span
 from relay.outbox.migrate import migrate
 from relay.outbox.settling import KINDS
 from relay.postgres.sql import DEFAULT_TABLE, TableName, statement
@@ -40,6 +42,10 @@ SELECT gen_random_uuid(), 't', decode(repeat('ab', 300), 'hex'), CASE WHEN n % 2
        CASE WHEN n % 20 = 0 THEN NULL ELSE now() END
 FROM generate_series(1, 20000) AS n
 """
+
+_NOW = time.time()
+_HEAD = Span((_NOW - 600.0, _NOW - 600.0), BEHIND_ALL, 0).parameters()
+_STRETCH = Span((_NOW - 3000.0, float("-inf")), (_NOW - 2998.0, float("-inf")), 0).parameters()
 
 
 @pytest.fixture(
@@ -109,8 +115,9 @@ def indexes(plan: list[dict[str, Any]]) -> set[str]:
     return {node["Index Name"] for node in plan if "Index Name" in node}
 
 
+@pytest.mark.parametrize("place", [EVERYWHERE, _HEAD, _STRETCH], ids=["oldest entry", "head", "stretch"])
 @pytest.mark.parametrize("batch", BATCHES)
-def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> None:
+def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int, place: dict[str, Any]) -> None:
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
         plan = explain(
@@ -121,6 +128,7 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> N
             inline_bytes=1 << 19,
             max_attempts=25,
             relay_id="relay",
+            **place,
         )
     assert indexes(plan) == {"idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
@@ -197,7 +205,7 @@ def test_signs_of_other_lease_timeouts_walk_indexes(connection: psycopg.Connecti
 def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
-        plan = explain(connection, "outbox/backlog:oldest_due_age")
+        plan = explain(connection, "outbox/backlog:oldest_due_age", **EVERYWHERE)
     assert indexes(plan) == {"idx_openoutbox_processing_queue"}
     assert "Limit" in {node["Node Type"] for node in plan}
 
@@ -213,7 +221,7 @@ def test_the_oldest_delivery_is_one_probe(connection: psycopg.Connection[tuple[A
 def test_the_backlog_is_counted_on_indexes_alone(
     connection: psycopg.Connection[tuple[Any, ...]], request: pytest.FixtureRequest
 ) -> None:
-    plan = explain(connection, "outbox/backlog:backlog", whole_table_is_pending=True)
+    plan = explain(connection, "outbox/backlog:backlog", whole_table_is_pending=True, **EVERYWHERE)
     assert "idx_openoutbox_prune_dead" in indexes(plan)
     if request.node.callspec.params["connection"] == "nothing was PENDING":
         return  # counting reads all that waits; a MIN that does so, too, looks as cheap as a probe then

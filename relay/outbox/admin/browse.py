@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +12,7 @@ from relay.core.event import Status
 from relay.core.pause import Pause, PauseScope
 from relay.core.ports import Backlog
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
+from relay.outbox.head import EVERYWHERE
 from relay.postgres.sql import TableName
 
 _DOING = "reading the outbox"
@@ -106,12 +106,11 @@ def read_figures(connection: Connection, table: TableName, pauses: Sequence[Paus
 
     What ``pauses`` hold counts, and is not late; all of it is read to find the oldest event that they do not hold.
     """
-    begin: dict[str, object] = {"due_from": -math.inf, "created_from": -math.inf}
     patterns = [pause.target.pattern for pause in pauses]
     if any(pause.target.scope is PauseScope.ALL for pause in pauses):
         patterns = []  # nothing is late, and no row needs to be read for it
     tags = ("paused",) if patterns else ()
-    [row] = rows(connection, "outbox/backlog:backlog", table, {**begin, "paused": patterns}, *tags)
+    [row] = rows(connection, "outbox/backlog:backlog", table, {**EVERYWHERE, "paused": patterns}, *tags)
     backlog = Backlog(*row)
     if pauses and not patterns:
         backlog = backlog._replace(oldest_due_age=0.0)

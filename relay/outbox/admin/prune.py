@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
+from relay.outbox.head import EVERYWHERE
 from relay.postgres.operating import next_size, uninterrupted
 from relay.postgres.sql import TableName, statement
 
@@ -163,5 +164,5 @@ def _events_wait(connection: Connection, table: TableName) -> bool:
     """Whether an event is due, so that a relay wants what the database can do."""
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
-        [(age,)] = rows(connection, "outbox/backlog:oldest_due_age", table, {})
+        [(age,)] = rows(connection, "outbox/backlog:oldest_due_age", table, EVERYWHERE)
     return bool(age > 0)

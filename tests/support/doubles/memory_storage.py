@@ -20,7 +20,7 @@ from relay.core.backoff import RetryPolicy
 from relay.core.errors import RowRefused
 from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
 from relay.core.pause import Pause
-from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.outbox.options import KeyOrder
 from tests.support.options import retry_policy
 
@@ -300,13 +300,16 @@ class MemoryOutbox:
             buried += exhausted
         return Reaped(len(expired) - buried, buried)
 
+    async def look(self) -> Rest:
+        """Claims look at all rows."""
+        return Rest(1.0, claimable=False)
+
     async def backlog(self) -> Backlog:
         """Count and age what waits."""
         now = self._statement()
         pending = self._in(Status.PENDING)
-        oldest = min((row.created_at for row in pending), default=now)
         fresh = sum(row.attempts == 0 for row in pending)
-        age = max((now - oldest).total_seconds(), 0.0)
+        age = max((now - min((row.created_at for row in pending), default=now)).total_seconds(), 0.0)
         return Backlog(fresh, len(pending) - fresh, age, self._due_age(now), len(self._in(Status.DEAD)))
 
     async def oldest_due_age(self) -> float:
@@ -315,8 +318,7 @@ class MemoryOutbox:
 
     async def oldest_delivered_age(self) -> float:
         """The age of what prune has left."""
-        now = self._statement()
-        delivered = [row.delivered_at for row in self._in(Status.DELIVERED) if row.delivered_at]
+        now, delivered = self._statement(), [one.delivered_at for one in self._in(Status.DELIVERED) if one.delivered_at]
         return (now - min(delivered)).total_seconds() if delivered else 0.0
 
     async def ping(self) -> None:
@@ -333,8 +335,7 @@ class MemoryOutbox:
             return True
         return row.event_type in self.left_out or any(pause.target.holds(row.event_type) for pause in self.obeyed)
 
-    def _is_seen(self, row: MemoryRow) -> bool:
-        """Whether claims look at this row, or begin behind it."""
+    def _is_seen(self, _row: MemoryRow) -> bool:  # or claims begin behind it
         return True
 
     def _is_free(self, row: MemoryRow) -> bool:

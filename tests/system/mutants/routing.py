@@ -27,11 +27,11 @@ ROUTING: Final = (
         (f"{_AWAY}::test_a_trial_is_one_claim_until_it_is_answered",),
     ),
     Mutant(
-        "a head holds for every other set of patterns",
-        "relay/outbox/paused.py",
-        "for one, heads in self._remembered.items() if one <= within)",
-        "for one, heads in self._remembered.items())",
-        ("tests/outbox/test_paused.py::test_the_head_is_known_again_after_a_trial",),
+        "what is no longer left out is not looked for",
+        "relay/outbox/head.py",
+        "            if thing not in things and place < self.place:",
+        "            if False:",
+        ("tests/outbox/test_head.py::test_what_is_no_longer_left_out_is_claimed_from_where_it_was_left_out",),
     ),
     Mutant(
         "a timeout of one destination is decided without a probe",

@@ -22,10 +22,9 @@ from tests.system.simulation.ledger import Ledger, Violation
 from tests.system.simulation.scheduler import Scheduler
 from tests.system.simulation.unflushed import Unflushed
 
-MOST_SESSIONS = 4
-"""Connections of one relay: claims, settles and renewals, housekeeping, and a ping beside a busy housekeeping.
-
-Where pauses are read, one more is for these."""
+MOST_SESSIONS = 5
+"""Connections of one relay: claims, settles and renewals, housekeeping, slow reads, and a ping beside a busy
+housekeeping."""
 BUFFERS = 801 * 1024
 """Bytes of a reply that a server gets rid of although its client reads nothing (``relay.outbox.payloads``)."""
 _FAST = 1e9  # bytes a second of a link that nothing slows down
@@ -144,13 +143,10 @@ class Database:
     waits_for_locked_rows = False
     """Whether settle and renewal wait for a row that another session has locked, as plain UPDATEs do."""
 
-    def __init__(self, scheduler: Scheduler, ledger: Ledger, rng: random.Random, *, has_aside: bool = False) -> None:
+    def __init__(self, scheduler: Scheduler, ledger: Ledger, rng: random.Random) -> None:
         self.scheduler = scheduler
         self.ledger = ledger
         self.rng = rng
-        self.has_aside = has_aside
-        """Whether relays look past what claims leave out, over one connection more."""
-        """Whether it has the table of pauses."""
         self.table = ObservedTable(ledger)
         self._epoch = self.table.now
         self.skew = 0.0
@@ -365,9 +361,8 @@ class Database:
             return False
         self.sessions[relay] += 1
         left_behind = sum(one.left_behind and one.relay == relay for one in self._waiting)
-        most = MOST_SESSIONS + self.has_aside
-        if self.sessions[relay] + left_behind > most:
-            self.scheduler.after(0.0, lambda: _fail(f"{relay} has more than {most} connections"))
+        if self.sessions[relay] + left_behind > MOST_SESSIONS:
+            self.scheduler.after(0.0, lambda: _fail(f"{relay} has more than {MOST_SESSIONS} connections"))
         return True
 
     def disconnect(self, relay: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from relay.core.pause import EVERYTHING, PauseScope, PauseTarget
-from relay.outbox.paused import MARGIN
+from relay.outbox.head import MARGIN
 from tests.system.simulation import database_faults as database
 from tests.system.simulation import faults as f
 from tests.system.simulation.database_faults import Paused, SlowLink
@@ -26,6 +26,8 @@ def draw(seed: int) -> Plan:
     plan = _with_crash(plan, random.Random(f"crash {seed}"))
     plan = _with_locks_in_flight(plan, random.Random(f"locks {seed}"))
     plan = replace(plan, keeps_runs=plan.key_order is not None and random.Random(f"runs {seed}").random() < 0.5)
+    rng = random.Random(f"head {seed}")
+    plan = _with_head(plan, rng) if rng.random() < _HEADS else plan
     rng = random.Random(f"standstill {seed}")
     if rng.random() < _STANDSTILLS:
         return _with_standstill(plan, rng)
@@ -106,6 +108,12 @@ def _with_pauses(plan: Plan, rng: random.Random) -> Plan:
     return replace(plan, faults=tuple(faults), transactions=transactions, watched_until=watched_until)
 
 
+def _with_head(plan: Plan, rng: random.Random) -> Plan:
+    """Claims begin at a head, behind which some transactions commit."""
+    transactions = plan.transactions if plan.key_order else _with_late_commits(plan.transactions, rng)
+    return replace(plan, has_head=True, transactions=transactions)
+
+
 def _with_late_commits(transactions: tuple[Transaction, ...], rng: random.Random) -> tuple[Transaction, ...]:
     """Some commit so late that claims may begin behind their events, because of paused ones that are younger."""
     share = rng.choice([0.0, 0.3, 0.8])
@@ -136,8 +144,9 @@ _TROUBLE: list[Callable[[Plan, random.Random, float, str], list[Fault]]] = [
     lambda _plan, rng, at, _name: [f.BrokerAway(at, at + rng.uniform(2.0, 6.0), "")],
 ]
 _LONG_PAUSE = 25.0  # seconds; longer than what is not paused may wait
-_PAUSES = 0.2  # share of the plans
-_AWAY = 0.2  # share of the plans
+_HEADS = 0.25  # share of the plans
+_PAUSES = 0.2
+_AWAY = 0.2
 _CRASHES = 0.15  # share of the plans
 _STOPS: list[Callable[[float], Fault]] = [
     lambda at: database.Busy(at, FOR_GOOD, "", "claim", 0),

@@ -123,10 +123,6 @@ class FanOutWorld(World):
         self.audit = Broker(self.scheduler, ledger.audit, self.rng)
         self.database.table.fan_out = ledger.remembers = ledger.audit.remembers = self.plan.remembers
 
-    @staticmethod
-    def _has_aside(_plan: Plan) -> bool:
-        return True
-
     def _publisher(self, client: Client, options: EngineOptions) -> Publisher:
         second = FanOutClient(
             self.audit,

@@ -1,7 +1,7 @@
 """Pauses in histories: what operators hold back, what each relay has read of it, and a relay's way to read it.
 
-The relay's part is the product's (``relay.outbox.pausewatch``, ``relay.outbox.paused``), without its SQL. It looks at
-two rows at a time, so that those of a history are many.
+The relay's part is the product's (``relay.outbox.pausewatch``, ``paused``, ``head`` and ``look``), without its SQL. It
+looks at two rows at a time, so that those of a history are many.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Any, NamedTuple, cast
 
 from relay.core.event import EventId, Status
 from relay.core.pause import Pause, PauseTarget
-from relay.outbox.paused import BEFORE_ALL, MARGIN, Look, PausedRows, Place
+from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, Place, Span
+from relay.outbox.look import Look
+from relay.outbox.paused import PausedRows
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow, MemoryTable
@@ -93,17 +95,22 @@ class PausingOutbox(MemoryOutbox):
 
     patterns: Sequence[str] = ()
     in_part: Sequence[str] = ()
-    head: Place = BEFORE_ALL
+    span = Span(BEFORE_ALL, BEHIND_ALL, 0)
 
-    def obey(self, paused: PausedRows) -> None:
-        """What the claim that is sent now leaves out."""
-        self.patterns, self.in_part, self.head = paused.patterns, paused.in_part, paused.head
+    def obey(self, paused: PausedRows, span: Span) -> None:
+        """What the claim that is sent now leaves out, and where it looks."""
+        self.patterns, self.in_part, self.span = paused.patterns, paused.in_part, span
+
+    def first_due(self) -> Place | None:
+        """The first place at which a claim that is sent now sees a row."""
+        due = (row for row in self._in(Status.PENDING) if row.available_at <= self.table.now and self._is_seen(row))
+        return min(map(place, due), default=None)
 
     def _is_paused(self, row: MemoryRow) -> bool:
         return _left_out(row, self.patterns, self.in_part)
 
     def _is_seen(self, row: MemoryRow) -> bool:
-        return not (self.patterns or self.in_part) or place(row) >= self.head
+        return self.span.first <= place(row) < self.span.end
 
 
 class SimulatedPausedRows(PausedRows):
@@ -111,6 +118,7 @@ class SimulatedPausedRows(PausedRows):
 
     def __init__(self, table: MemoryTable, account: PauseAccount, relay: str, clock: Callable[[], float]) -> None:
         super().__init__(TableName(), clock, _ROWS_PER_LOOK)
+        self.head.walk_is_cheap = False
         self._table = table
         self._account = account
         self._relay = relay
@@ -126,28 +134,31 @@ class SimulatedPausedRows(PausedRows):
         self.set(pauses)
         return self.pauses
 
-    async def _look(self, connection: Connection, begin: Place) -> Look:
-        patterns, in_part = self.patterns, self.in_part
+    async def _look(self, connection: Connection, span: Span, timeout: float) -> Look:
+        patterns, in_part, margin = self.patterns, self.in_part, self.head.margin
 
         def work() -> Look:
-            due = self._table.now - timedelta(seconds=MARGIN)
+            due = self._table.now - timedelta(seconds=margin)
             rows = self._table.rows.values()
             waiting = (row for row in rows if row.status is Status.PENDING and row.available_at <= due)
-            places = [(place(row), row) for row in waiting if place(row) >= begin]
+            places = [(place(row), row) for row in waiting if span.first <= place(row) < span.end]
             places.sort(key=itemgetter(0))
-            if len(places) > _ROWS_PER_LOOK:
+            end = None
+            if len(places) >= _ROWS_PER_LOOK:
                 last = places[_ROWS_PER_LOOK - 1][0]
                 places = [one for one in places if one[0] <= last]  # all that share the place of the last one
+                end = last[0], last[1] + _MICROSECOND
             free = (at for at, row in places if not _left_out(row, patterns, in_part))
-            end = (places[-1][0][0], places[-1][0][1] + _MICROSECOND) if places else None
-            return Look(len(places), next(free, None), end)
+            # A walk over everything is never cheap: the head is in force.
+            seconds = 2 * CHEAP if span.first == BEFORE_ALL and span.end == BEHIND_ALL else 0.0
+            return Look(self._table.now.timestamp(), seconds, next(free, None), end)
 
         look: Look = await cast("Send", connection)("look", work)
         return look
 
 
 class Watching:
-    """The connection that reads the pauses and looks past paused rows."""
+    """A connection for what the product calls with a function of a connection."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -83,6 +83,8 @@ class Plan:
     watched_until: float = 0.0
     """How long a standstill must be watched."""
     keeps_runs: bool = False
+    has_head: bool = False
+    """Claims begin at a head also where nothing is left out of them."""
     """Whether several events of a key may be with the broker, in order per key."""
     remembers: bool = True
     """Whether the table has the column of the extension fan-out."""

@@ -88,9 +88,9 @@ def _backoff_does_not_grow(patch: pytest.MonkeyPatch) -> None:
 def _looks_behind_the_head_once(patch: pytest.MonkeyPatch) -> None:
     mutate(
         patch,
-        "relay.outbox.paused",
-        "        if self._behind >= self.head:\n            self._behind = BEFORE_ALL",
-        "        pass",
+        "relay.outbox.look",
+        "        if one.ended:\n            one.begin(",
+        "        if one.ended and not one.began_at:\n            one.begin(",
     )
 
 
@@ -147,7 +147,7 @@ PUT_BACKS = (
     PutBack("an event gets one attempt more than its last", _one_attempt_too_many, _fails_attempts),
     PutBack("the backoff does not grow", _backoff_does_not_grow, _fails_attempts),
     PutBack(
-        "rows before paused ones are looked for only once",
+        "rows behind the head are looked for only once",
         _looks_behind_the_head_once,
         lambda fault: isinstance(fault, Paused),
     ),

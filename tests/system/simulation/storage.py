@@ -15,9 +15,9 @@ from typing import Any
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, Status
-from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
+from relay.outbox.head import BEFORE_ALL
 from relay.outbox.options import KeyOrder
-from relay.outbox.paused import BEFORE_ALL
 from relay.outbox.payloads import Appetite, PayloadReader
 from relay.outbox.storage import Extensions
 from tests.support.doubles.memory_storage import MemoryRow
@@ -28,6 +28,7 @@ from tests.system.simulation.scheduler import Process
 
 _LONGEST_CANCEL = 1.0
 _CONNECTING = 0.003
+_REST = 0.25
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
@@ -131,6 +132,7 @@ class SimulatedStorage:
         deadline: float,
         ping_deadline: float,
         pauses: bool = False,
+        has_head: bool = False,
     ) -> None:
         self.database = database
         self.process = process
@@ -147,17 +149,22 @@ class SimulatedStorage:
             database.table, relay_id, lease, retry, key_order, delete_delivered=delete_delivered
         )
         self._connections = [_Connection(self) for _ in range(5)]
-        self._claiming, self._settling, self._housekeeping, self._spare, aside = self._connections
+        self._claiming, self._settling, self._housekeeping, self._spare, self._slow = self._connections
         self.extensions = Extensions(pauses=pauses)
         self.paused = SimulatedPausedRows(database.table, database.ledger.pauses, name, process.time)
-        self.watching = Watching(aside.run)
+        self.watching = Watching(self._housekeeping.run)
+        self._has_head = has_head
         self._rows_wait = False
 
     async def open(self) -> None:
         """Look at the table, and read the pauses."""
         await self._housekeeping.run("open", lambda: None)
         if self.extensions.pauses:
-            await Watching(self._housekeeping.run).run("reading the pauses", self.paused.read)
+            await self.watching.run("reading the pauses", self.paused.read)
+        if self._has_head:
+            await Watching(self._slow.run).run("finding where claims begin", self.paused.find)
+        else:
+            self.paused.head.walk_is_cheap = True
 
     async def close(self) -> None:
         """Close the connections."""
@@ -204,9 +211,11 @@ class SimulatedStorage:
         """The payloads are None where they are more than the claim is to carry."""
         most = self._appetite.inline_bytes
         memory = self._memory
-        memory.obey(self.paused)
+        self.paused.next_claim(excluded, without)
+        span = self.paused.head.span()
+        memory.obey(self.paused, span)
         self.database.ledger.pauses.claim_sent(self.name)
-        patterns, last = self.paused.patterns, BEFORE_ALL
+        first, last, at = None, BEFORE_ALL, 0.0
 
         def locks() -> tuple[list[EventId], int]:
             rows = memory.claimable(limit, max_bytes, excluded, without)
@@ -214,9 +223,11 @@ class SimulatedStorage:
             return [row.event_id for row in rows], size if size <= most else 0
 
         def work() -> Claim:
-            nonlocal last
+            nonlocal first, last, at
+            first = memory.first_due()
             claim: Claim = run(memory.claim(limit, max_bytes, excluded, without))
             last = max((place(self.database.table.rows[event.event_id]) for event in claim.events), default=BEFORE_ALL)
+            at = self.database.table.now.timestamp()
             if _payload_bytes(claim) > most:
                 claim = claim._replace(events=[event._replace(payload=None) for event in claim.events])  # type: ignore[arg-type]
             return claim
@@ -225,8 +236,13 @@ class SimulatedStorage:
         claim: Claim = await self._claiming.run(
             "claim", work, size=limit, locks=locks if most > BUFFERS else None, weigh=_payload_bytes
         )
-        if claim.fence is not None and self.paused.tags and self._key_order is None and not excluded and not without:
-            self.paused.claimed(patterns, last, claim.fence)
+        head = self.paused.head
+        if self._key_order is not None:
+            head.waiting_from(span, len(claim.events), first, at)
+        elif claim.events:
+            head.claimed(span, len(claim.events), last, at)
+        else:
+            head.found_nothing(span)
         return claim
 
     def _payload_reader(self) -> PayloadReader:
@@ -247,6 +263,9 @@ class SimulatedStorage:
             size=sum(len(one) for one in sent),
             blocked_by=lambda: any(self._locked(one.fence, one.event_ids()) for one in sent),
         )
+        for event_id in [event_id for one in sent for event_id in one.released]:
+            if row := self.database.table.rows.get(event_id):
+                self.paused.released(row.event_type, place(row), place(row))
         return settled
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
@@ -302,19 +321,26 @@ class SimulatedStorage:
         )
         return reaped
 
+    async def look(self) -> Rest:
+        """Look behind the head, seldom: histories have few rows."""
+        if not self._has_head or self.paused.everything:
+            return Rest(1.0, claimable=False)
+        rest: Rest = await Watching(self._slow.run).run("looking", self.paused.look)
+        return rest._replace(seconds=max(rest.seconds, _REST))
+
     async def backlog(self) -> Backlog:
         """Count what waits."""
-        backlog: Backlog = await self._housekeeping.run("stats", lambda: run(self._memory.backlog()))
+        backlog: Backlog = await self._slow.run("stats", lambda: run(self._memory.backlog()))
         return backlog
 
     async def oldest_due_age(self) -> float:
         """The lag alone."""
-        age: float = await self._housekeeping.run("stats", lambda: run(self._memory.oldest_due_age()))
+        age: float = await self._slow.run("stats", lambda: run(self._memory.oldest_due_age()))
         return age
 
     async def oldest_delivered_age(self) -> float:
         """The age of what prune has left."""
-        age: float = await self._housekeeping.run("stats", lambda: run(self._memory.oldest_delivered_age()))
+        age: float = await self._slow.run("stats", lambda: run(self._memory.oldest_delivered_age()))
         return age
 
     async def ping(self) -> None:

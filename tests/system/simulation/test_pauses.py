@@ -103,7 +103,10 @@ def test_events_that_stay_paused_after_the_end_of_their_pause_are_found(
     plan = quiet_plan(Paused(5.5, 12.0, ONLY_X, has_end=has_end))
     assert play(plan).violation is None
     mutate(
-        monkeypatch, "relay.outbox.paused", "self.patterns = patterns\n", "self.patterns = patterns or self.patterns\n"
+        monkeypatch,
+        "relay.outbox.paused",
+        "self.patterns, self.in_part = patterns, in_part",
+        "self.patterns, self.in_part = patterns or self.patterns, in_part",
     )
     assert re.match(r"x\d+ \(innocent\), .* is neither DELIVERED nor DEAD", str(play(plan).violation))
 

@@ -67,7 +67,7 @@ class World:
         self.rng = random.Random(plan.seed + 1)
         self.scheduler = Scheduler()
         self.ledger = self.ledger_type(lambda: self.scheduler.now, plan.retry, lambda: self.database.table.now)
-        self.database = Database(self.scheduler, self.ledger, self.rng, has_aside=self._has_aside(plan))
+        self.database = Database(self.scheduler, self.ledger, self.rng)
         self.broker = Broker(self.scheduler, self.ledger, self.rng)
         self._prepare()
         self.incarnations: list[Incarnation] = []
@@ -83,11 +83,6 @@ class World:
                 self.scheduler.at(fault.until, lambda fault=fault: self._end(fault))  # type: ignore[misc]
 
     # What other kinds of history change.
-
-    @staticmethod
-    def _has_aside(plan: Plan) -> bool:
-        """Whether claims may leave rows out."""
-        return bool(plan.pauses or plan.away)
 
     def _prepare(self) -> None:
         """Make what there is besides, before the relays start."""
@@ -116,6 +111,7 @@ class World:
             deadline=plan.deadline,
             ping_deadline=min(2.0, plan.deadline),
             pauses=bool(self.plan.pauses),
+            has_head=bool(self.plan.pauses or self.plan.away or self.plan.has_head),
         )
         client = self.client_type(
             self.broker,
@@ -124,7 +120,7 @@ class World:
             capacity=plan.capacity,
             keeps_runs=self.plan.keeps_runs,
         )
-        pauses = OutboxPauses(cast("PostgresOutbox", storage), TableName()) if self.database.has_aside else None
+        pauses = OutboxPauses(cast("PostgresOutbox", storage), TableName()) if self.plan.pauses else None
         parts = OptionalParts(pauses=pauses)
         relay = Relay(
             storage, self._publisher(client, options), MemoryTelemetry(), options, clock=process.time, parts=parts

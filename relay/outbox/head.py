@@ -1,0 +1,296 @@
+"""The head: where claims begin, so that what was delivered before costs them nothing.
+
+Claims take due rows in the order of their places, ``(available_at, created_at)``. A delivered row leaves a dead entry
+in that index, and a row that is left out (paused, its destination is away) stays there; vacuum removes no dead entry
+while any transaction of the server is open from before. A claim from the oldest entry on would step over all of them.
+The head is a place before which this relay has claimed, or seen, all there was; a claim begins there. It is memory of
+one relay: nothing in the table changes.
+
+    ─── dead, left out, locked ───┬─ head ──┬─ due rows ─────── now
+         looked at (``look``)     └ claims begin
+
+**The head is in force only while it is worth something.** While a walk from the oldest entry to the first due row is
+cheap (``CHEAP`` seconds of the server, seen once a second), and fewer than ``MOST_CLAIMED`` rows were claimed since it
+was seen, claims begin at the oldest entry, as if there were no head: nothing can be behind it.
+
+**What may appear behind the head, and who sees it:**
+
+| what appears | seen by |
+|---|---|
+| the row of a transaction that commits up to ``margin`` after its begin | the next claim: the head is that far behind |
+| the same, later than that | looking behind |
+| a row that another relay released, or whose claim a crash of the database undid | looking behind |
+| a row that this relay released | the next claim, which begins there (``released``) |
+| a row inserted, or rescheduled, with an old ``available_at`` | looking behind |
+| a row that was locked, or that the database refused to change, when claims went past it | looking behind |
+| rows that are no longer left out (``leave_out``) | the next claim, which begins where they were first left out |
+| the rest of those | looking, from there on |
+| rows inserted after the database's clock was set back | the next claim that brings rows, or the next look |
+| a retried, reclaimed or replayed row | the next claim: its ``available_at`` is the present or later |
+
+**Looking behind** walks the index between two places, on a connection that nothing else waits for, for
+``SHARE`` of the time at most. It is bounded in work and not in rows returned: each step covers a stretch whose width
+follows what the last one cost, and is cancelled after ``TIMEOUT`` seconds. Three rounds go on side by side, each with
+its part of the time, over the last ``DEPTHS`` seconds before the head and over all before it. So a straggler that is d
+seconds old when it commits is found after at most
+
+    delay(d) = cost(depth) / (SHARE * part) + 1 s        (depth: the smallest of DEPTHS that is above d, or all)
+
+where cost(depth) is what one walk over the entries of that depth costs the server. What is found is a *stretch*, which
+the next claims take, oldest first, without moving the head: a straggler costs a claim of a few rows, not a walk over
+all that is between it and the head.
+
+Everything here is on the safe side of a mistake: a head too low costs time, a head too high is bounded by looking
+behind. When a look fails, claims go on from the head that is known. Used by ``PostgresOutbox`` and its claims; all
+calls in the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import insort
+from collections.abc import Callable, Iterable, Set
+from typing import Any, Final, NamedTuple
+
+MARGIN: Final = 2.0
+"""Most seconds before the present that the head does not enter."""
+SHORTEST_MARGIN: Final = 0.1
+"""Seconds, where many rows are claimed."""
+CHEAP: Final = 0.0025
+"""Seconds of a walk from the oldest entry on that claims may take, too."""
+MOST_CLAIMED: Final = 2000
+"""Rows claimed since the last cheap walk; a claim steps over their entries in a millisecond or two."""
+_ENTRIES_IN_MARGIN: Final = 500
+_MOST_STRETCHES: Final = 16
+_MICROSECOND: Final = 1e-6
+_PASSES_SECONDS: Final = 60.0
+_PACE_SECONDS: Final = 2.0  # over which the pace of claims is measured
+
+Place = tuple[float, float]
+"""``available_at`` and ``created_at`` in seconds since 1970: the order of claims."""
+BEFORE_ALL: Final[Place] = (float("-inf"), float("-inf"))
+BEHIND_ALL: Final[Place] = (float("inf"), float("inf"))
+Thing = tuple[str, str]
+"""What claims leave out: of which kind (see ``relay.outbox.paused``), and its name. What is left out under one name by
+several kinds may be the same rows."""
+
+
+class Span(NamedTuple):
+    """Where one claim looks, and under which settings it was sent."""
+
+    first: Place
+    end: Place
+    """The first place that it does not look at; BEHIND_ALL but for a stretch behind the head."""
+    version: int
+
+    @property
+    def is_stretch(self) -> bool:
+        """Whether it is behind the head, and says nothing about it."""
+        return self.end != BEHIND_ALL
+
+    def parameters(self) -> dict[str, float]:
+        """Those of the statements that walk the queue's index."""
+        (due_from, created_from), (due_until, created_until) = self.first, self.end
+        return {
+            "due_from": due_from,
+            "created_from": created_from,
+            "due_until": due_until,
+            "created_until": created_until,
+        }
+
+
+EVERYWHERE: Final[dict[str, Any]] = Span(BEFORE_ALL, BEHIND_ALL, 0).parameters()
+"""Of a statement that looks at all due rows."""
+
+
+class Head:
+    """The head of one relay: claims ask where to begin and say what they saw; looks move it and add stretches."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.place = BEFORE_ALL
+        """The head itself, whether it is in force or not."""
+        self.walk_is_cheap = True
+        """Whether the last walk from the oldest entry on was cheap."""
+        self._stretches: list[tuple[Place, Place]] = []
+        """What looking behind has found, lowest first."""
+        self._left_out: dict[Thing, Place] = {}
+        """What claims leave out, and the place from which rows of it may wait."""
+        self.returned: Place | None = None
+        """From where rows that were left out, and no longer are, may wait behind the head."""
+        self._version = 0
+        self._passes_until = float("-inf")
+        """Until when the head stays in force because it went past refused rows."""
+        self._claimed = 0
+        self._pace = 0.0
+        self._paced_at = clock()
+
+    # What claims ask and say.
+
+    @property
+    def in_force(self) -> bool:
+        """Whether claims begin at the head, and not at the oldest entry."""
+        return not self.walk_is_cheap or self._claimed >= MOST_CLAIMED
+
+    @property
+    def margin(self) -> float:
+        """Seconds before the present that the head does not enter: fewer where that many rows are claimed in them."""
+        return min(MARGIN, max(SHORTEST_MARGIN, _ENTRIES_IN_MARGIN / self._pace)) if self._pace else MARGIN
+
+    def span(self) -> Span:
+        """Where the next claim looks: at the oldest stretch behind the head, or from the head on."""
+        if not self.in_force:
+            return Span(BEFORE_ALL, BEHIND_ALL, self._version)
+        if self._stretches:
+            return Span(*self._stretches[0], self._version)
+        return self.ahead()
+
+    def ahead(self) -> Span:
+        """From the head on."""
+        return Span(self.place if self.in_force else BEFORE_ALL, BEHIND_ALL, self._version)
+
+    def late_from(self, left_out: Iterable[Thing]) -> Place:
+        """Where the oldest late row may be: rows of ``left_out`` are late, too."""
+        if not self.in_force:
+            return BEFORE_ALL
+        places = [self._left_out[one] for one in left_out if one in self._left_out]
+        return min([self.place, *places, *(first for first, _ in self._stretches[:1])])
+
+    def claimed(self, span: Span, rows: int, last: Place, at: float) -> None:
+        """A claim, sent for ``span`` at the database's time ``at``, took ``rows``, in order up to ``last``.
+
+        What is before ``last`` is claimed, left out, locked or refused: the head goes past it. A claim that was sent
+        before what is left out changed says nothing about the head.
+        """
+        if span.version != self._version:
+            return
+        if span.is_stretch:
+            self._took_stretch(span, after(last))
+            return
+        self._count(rows)
+        self.clock_is(at)
+        reached = min(last, (at - self.margin, float("-inf")))
+        # A claim from the oldest entry on may have taken stragglers: what is behind them was not looked at.
+        self.place = reached if span.first == BEFORE_ALL else max(self.place, reached)
+
+    def found_nothing(self, span: Span) -> None:
+        """A claim, sent for ``span``, found nothing that it may take."""
+        if span.is_stretch and span.version == self._version:
+            self._took_stretch(span, None)
+
+    def waiting_from(self, span: Span, rows: int, first: Place | None, at: float) -> None:
+        """A claim in order per key, which leaves rows behind, took ``rows``; ``first`` is the first due one it saw."""
+        if span.version != self._version:
+            return
+        if span.is_stretch:
+            self._took_stretch(span, first if rows else None)
+            return
+        self._count(rows)
+        self.clock_is(at)
+        if first is not None:
+            self.passed(span.first, first, at)
+
+    def pass_over(self, span: Span, place: Place) -> None:
+        """A claim, sent for ``span``, met a row at ``place`` that the database refuses to change: go past it.
+
+        As past a locked row: only looking behind tries it again. For rows too many to be left out by their ids.
+        """
+        if span.version != self._version:
+            return
+        self._passes_until = self._clock() + _PASSES_SECONDS
+        self.walk_is_cheap = False
+        if span.is_stretch:
+            self._took_stretch(span, after(place))
+        elif span.first <= place:
+            self.place = max(self.place, after(place))
+
+    def _took_stretch(self, span: Span, rest: Place | None) -> None:
+        """A claim has looked at a stretch: go on at ``rest``, or let it go."""
+        stretch = (span.first, span.end)
+        if stretch in self._stretches:
+            self._stretches.remove(stretch)
+            if rest is not None and rest < span.end:
+                insort(self._stretches, (rest, span.end))
+
+    def _count(self, rows: int) -> None:
+        self._claimed += rows
+        now = self._clock()
+        elapsed = now - self._paced_at
+        if elapsed < _PACE_SECONDS / 4:
+            self._pace += rows / _PACE_SECONDS
+        else:
+            self._pace = (self._pace + rows / _PACE_SECONDS) * max(1 - elapsed / _PACE_SECONDS, 0.0)
+            self._paced_at = now
+
+    def leave_out(self, things: Set[Thing]) -> None:
+        """Claims that are sent from now on leave out ``things``, and nothing else.
+
+        Of what was left out and no longer is, rows wait from where it was left out on: the next claim begins there.
+        """
+        if things == self._left_out.keys():
+            return
+        self._version += 1
+        lowest = min([self.place, *(first for first, _ in self._stretches[:1])])
+        by_name: dict[str, Place] = {}
+        for (_, name), place in self._left_out.items():
+            by_name[name] = min(place, by_name.get(name, BEHIND_ALL))
+        before, self._left_out = self._left_out, {thing: min(lowest, by_name.get(thing[1], lowest)) for thing in things}
+        for thing, place in before.items():
+            if thing not in things and place < self.place:
+                self.returned = place if self.returned is None else min(self.returned, place)
+                self.add(place, min((place[0] + MARGIN, float("-inf")), self.place))
+
+    def released(self, first: Place, last: Place, things: Iterable[Thing] = ()) -> None:
+        """This relay released rows from ``first`` to ``last``; ``things`` may be left out, and these rows with them."""
+        left_out = False
+        for thing in things:
+            if thing in self._left_out:
+                left_out = True
+                self._left_out[thing] = min(self._left_out[thing], first)
+        if left_out:
+            return
+        if self.in_force:
+            self.add(first, after(last))
+        else:
+            self.place = min(self.place, first)
+
+    # What looks say.
+
+    @property
+    def has_room(self) -> bool:
+        """Whether claims keep up with what looking behind finds."""
+        return len(self._stretches) < _MOST_STRETCHES
+
+    def add(self, first: Place, end: Place) -> None:
+        """Rows wait between these places: claims take them next."""
+        for stretch in [one for one in self._stretches if one[0] <= end and first <= one[1]]:
+            self._stretches.remove(stretch)
+            first, end = min(first, stretch[0]), max(end, stretch[1])
+        insort(self._stretches, (first, end))
+
+    def passed(self, begin: Place, end: Place, at: float) -> None:
+        """From ``begin`` to ``end`` nothing waits that claims may take, at the database's time ``at``."""
+        if begin <= self.place:
+            self.place = max(self.place, min(end, (at - self.margin, float("-inf"))))
+
+    def walked(self, free: Place | None, at: float, *, cheap: bool) -> None:
+        """A walk from the oldest entry to the head came to the first row that claims may take; None: there is none."""
+        self.walk_is_cheap = cheap and self._clock() >= self._passes_until
+        self._claimed = 0
+        if free is not None and free < self.place:
+            if not self.walk_is_cheap:
+                self.add(free, min((free[0] + MARGIN, float("-inf")), self.place))
+            return
+        self.place = max(self.place, min(free or BEHIND_ALL, (at - self.margin, float("-inf"))))
+        self._stretches.clear()
+        self.returned = None
+
+    def clock_is(self, at: float) -> None:
+        """The database's clock: where it was set back, the head goes back with it, by some seconds more."""
+        if at < self.place[0]:
+            self.place = (at - 2 * MARGIN, float("-inf"))
+
+
+def after(place: Place) -> Place:
+    """The place right behind."""
+    return place[0], place[1] + _MICROSECOND
