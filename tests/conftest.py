@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 from hypothesis import HealthCheck, settings
 
@@ -20,26 +21,28 @@ LocalServer.patience = PATIENCE
 # Where it is set, each of the hundreds of processes that the tests start compiles its modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# What each plugin imports: one whose library is missing is left out, so that tests/core needs the test tools alone.
 # An importing plugin comes after what it imports, or pytest could not rewrite the imported one's assertions.
-pytest_plugins = [
-    "relay.conformance.plugin",
-    "tests.support.needs",
-    "tests.support.collecting",
-    "tests.support.schedule",
-    "tests.support.durations",
-    "tests.support.fixtures.event_loop",
-    "tests.support.fixtures.servers",
-    "tests.support.fixtures.postgres",
-    "tests.support.fixtures.outbox",
-    "tests.support.fixtures.deliverylog",
-    "tests.support.fixtures.kafka",
-    "tests.support.fixtures.nats",
-    "tests.support.fixtures.redis",
-    "tests.support.fixtures.rabbitmq",
-    "tests.support.fixtures.http",
-    "tests.support.fixtures.aws",
-    "tests.support.fixtures.daemon",
-    "tests.support.fixtures.measured",
-    "tests.support.fixtures.engine",
-    "tests.support.fixtures.spark",
-]
+_PLUGINS = {
+    "relay.conformance.plugin": "pytest",
+    "tests.support.needs": "pytest",
+    "tests.support.collecting": "pytest",
+    "tests.support.schedule": "pytest",
+    "tests.support.durations": "pytest",
+    "tests.support.fixtures.event_loop": "uvloop",
+    "tests.support.fixtures.servers": "pytest",
+    "tests.support.fixtures.postgres": "psycopg",
+    "tests.support.fixtures.outbox": "psycopg",
+    "tests.support.fixtures.deliverylog": "psycopg",
+    "tests.support.fixtures.kafka": "confluent_kafka",
+    "tests.support.fixtures.nats": "nats",
+    "tests.support.fixtures.redis": "redis",
+    "tests.support.fixtures.rabbitmq": "pika",
+    "tests.support.fixtures.http": "trustme",
+    "tests.support.fixtures.aws": "boto3",
+    "tests.support.fixtures.daemon": "psycopg",
+    "tests.support.fixtures.measured": "pytest",
+    "tests.support.fixtures.engine": "pydantic",
+    "tests.support.fixtures.spark": "psycopg",
+}
+pytest_plugins = [plugin for plugin, library in _PLUGINS.items() if find_spec(library) is not None]

@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
+pytest.importorskip("cloudevents", reason="compares with the CloudEvents SDK")
+
 from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.bindings.amqp import AMQPMessage, from_amqp_event
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
