@@ -92,7 +92,7 @@ def _code() -> tuple[frozenset[str], tuple[re.Pattern[str], ...], frozenset[str]
                     words.add(text.strip("/:"))
                 case ast.Name(id=name):
                     words.add(name)
-    paths = tuple(re.compile(pattern) for pattern in sorted(patterns) if re.match(r"\w+/", pattern))
+    paths = tuple(re.compile(pattern) for pattern in sorted(patterns) if re.match(r"\w+(/|:\()", pattern))
     return frozenset(literals), paths, frozenset(literals | words)
 
 
