@@ -3,10 +3,13 @@
 A file holds the statements of one topic, each under a line ``-- name: x``: ``outbox/claim:x`` is statement ``x`` of
 ``outbox/claim.sql``. A file that is one statement is named as it is: ``outbox/migrations/0001_create_table.sql``.
 
-Every file is ordinary SQL that runs in psql against the default names. Two things turn it into what is sent:
+Every file is ordinary SQL that runs in psql against the default names. Three things turn it into what is sent:
 
 - Names: default identifiers are replaced by quoted ones, from one map. Values are always bound, never written into
   the text.
+- Inheritance: a statement that reads or changes one of the outbox's tables says ONLY. The ``ctid`` by which rows are
+  found is unique within one table, and a child table, an archive for example, would be delivered and deleted too. The
+  files leave the word out, because sqlfluff does not parse ``FROM ONLY``.
 - Variants: a line that ends in ``--? words`` is kept only if all of its words hold. The word ``x`` holds when the tag
   x is on, ``!x`` when it is off, ``x|y`` when one of both is on. A tagged line that is commented out, because it is
   the alternative of another line, is uncommented when it is kept.
@@ -32,6 +35,8 @@ _NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER: Final = re.compile(r"\A(--[^\n]*\n)(?:--[^\n]*\n)*")
 _TAGGED: Final = re.compile(r"^(?P<text>.*?)\s*--\?\s*(?P<words>.+?)\s*$")
 _COMMENTED_OUT: Final = re.compile(r"^(\s*)-- ")
+_PLAIN_TABLES: Final = ("events", "inbox", "relays", "pauses", "changes", "replays")
+_READ: Final = re.compile(rf"\b(FROM|JOIN|UPDATE) (?=openoutbox_(?:{'|'.join(_PLAIN_TABLES)})\b(?!\.))")
 _NO_NAMES: Final[Mapping[str, Name]] = MappingProxyType({})
 
 
@@ -144,7 +149,7 @@ def _statements(library: SqlLibrary, file: str) -> Mapping[str, str]:
 def _statement(
     library: SqlLibrary, path: str, names: tuple[tuple[str, Name], ...], tags: frozenset[str]
 ) -> LiteralString:
-    text = _HEADER.sub(r"\1", library.variant(path, tags))
+    text = _READ.sub(r"\1 ONLY ", _HEADER.sub(r"\1", library.variant(path, tags)))
     if not names:
         return text
     quoted = {name: _quoted(value).replace("%", "%%") for name, value in names}

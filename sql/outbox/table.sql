@@ -45,6 +45,39 @@ WHERE
     )
 ORDER BY index.indexrelid;
 
+-- name: surprises
+-- What the table is besides a plain one. Catalog only; locks nothing. Parameters: table (quoted).
+-- Result: kind (unlogged, child, parent, published), and the name of the child, the parent or the publication.
+SELECT 'unlogged', '' FROM pg_catalog.pg_class
+WHERE oid = TO_REGCLASS(%(table)s::text) AND relpersistence = 'u'
+UNION ALL
+SELECT 'child', inhrelid::regclass::text FROM pg_catalog.pg_inherits
+WHERE inhparent = TO_REGCLASS(%(table)s::text)
+UNION ALL
+SELECT 'parent', inhparent::regclass::text FROM pg_catalog.pg_inherits
+WHERE inhrelid = TO_REGCLASS(%(table)s::text)
+UNION ALL
+SELECT 'published', publication.pubname::text
+FROM pg_catalog.pg_class AS relation
+INNER JOIN pg_catalog.pg_namespace AS room ON relation.relnamespace = room.oid
+INNER JOIN pg_catalog.pg_publication_tables AS published
+    ON room.nspname = published.schemaname AND relation.relname = published.tablename
+INNER JOIN pg_catalog.pg_publication AS publication ON published.pubname = publication.pubname
+WHERE
+    relation.oid = TO_REGCLASS(%(table)s::text)
+    AND (publication.pubupdate OR publication.pubdelete)
+    AND relation.relreplident <> 'f'
+    AND NOT EXISTS (
+        SELECT 1 FROM pg_catalog.pg_index AS index
+        WHERE
+            index.indrelid = relation.oid
+            AND (
+                relation.relreplident = 'd' AND index.indisprimary
+                OR relation.relreplident = 'i' AND index.indisreplident
+            )
+    )
+ORDER BY 1, 2;
+
 -- name: ping
 -- Does the server answer, does it take writes, and which optional tables are there? Catalog only, locks nothing.
 -- Parameters: relays, pauses (names, quoted). Result: read only; whether there is a list of relays, and pauses.

@@ -111,6 +111,33 @@ def test_an_index_by_which_an_insert_skips_an_event_is_named(outbox: Outbox, tmp
     assert "indexes" not in check(tmp_path, environment)
 
 
+def test_what_a_table_is_besides_a_table_is_named_with_its_remedy(outbox: Outbox, tmp_path: Path) -> None:
+    environment = {"STORAGE_URL": outbox.relay_url}
+    outbox.database.run("ALTER TABLE openoutbox_events SET UNLOGGED")
+    outbox.database.run("CREATE UNLOGGED TABLE archive () INHERITS (openoutbox_events)")
+    outbox.database.run("CREATE TABLE base (event_id uuid NOT NULL); ALTER TABLE openoutbox_events INHERIT base")
+    findings = check(tmp_path, environment)["table"]
+    assert [(level, message.partition(":")[0]) for level, message, _ in findings] == [
+        ("warning", "table archive inherits from openoutbox_events"),
+        ("warning", "openoutbox_events inherits from base"),
+        ("warning", "openoutbox_events is UNLOGGED"),
+    ]
+    for _, _, advice in findings:
+        outbox.database.run(advice.removeprefix("run: "))
+    assert "table" not in check(tmp_path, environment)
+
+
+def test_a_publication_that_stops_every_claim_is_an_error(outbox: Outbox, tmp_path: Path) -> None:
+    environment = {"STORAGE_URL": outbox.relay_url}
+    outbox.database.run("CREATE PUBLICATION all_changes FOR TABLE openoutbox_events")
+    assert "table" not in check(tmp_path, environment)
+    outbox.database.run("ALTER TABLE openoutbox_events REPLICA IDENTITY NOTHING")
+    [(level, message, advice)] = check(tmp_path, environment, status=1)["table"]
+    assert (level, message.partition(" sends")[0]) == ("error", "publication all_changes")
+    outbox.database.run(advice.removeprefix("run: ").partition(",")[0])
+    assert "table" not in check(tmp_path, environment)
+
+
 def test_policies_that_hide_events_from_the_user_are_named(outbox: Outbox, tmp_path: Path) -> None:
     assert "rights" not in check(tmp_path, {"STORAGE_URL": outbox.relay_url})
     outbox.database.run("ALTER TABLE openoutbox_events ENABLE ROW LEVEL SECURITY")

@@ -16,6 +16,7 @@ from relay.core.finding import Finding, Level
 from relay.outbox.admin.connection import Connection, Moment, database_time, fetch, operating, rows
 from relay.outbox.admin.grants import grant_sql, hidden_rows, lacking_rights
 from relay.outbox.admin.modes import mode_finding
+from relay.outbox.admin.tablekind import kind_findings
 from relay.outbox.extensions import ORDER_INDEXES, pauses_of, relays_of
 from relay.outbox.migrate import plan
 from relay.outbox.options import application_name
@@ -66,6 +67,7 @@ def check_storage(
             findings += [writable(connection), _clock(connection)]
             findings += _rights(connection, table, delete_delivered=delete_delivered)
             findings += hidden_rows(connection, table)
+            findings += kind_findings(connection, table)
             findings += _refusing_indexes(connection, table)
             findings += _beside(connection, table)
             findings += _order(connection, table) if in_order else ()
