@@ -108,7 +108,7 @@ tables: $(STAMP) ## on the lowest Spark: archives in tables of Delta Lake and Ic
 tables: PACKAGES = $(EVERYTHING)
 
 # BASE and BUILDER: another base image, and the URI of who builds, for the provenance statement.
-release: $(STAMP) ## wheel, source archive, image, bills of materials, checksums, provenance: dist/, from a tagged commit
+release: $(STAMP) ## wheels, source archives, image, bills of materials, checksums, provenance: dist/, from a tagged commit
 	$(BIN)/python -m deploy.release check
 	$(MAKE) --no-print-directory audit lowest tables
 	$(BIN)/python -m deploy.release build --engine "$(ENGINE)" --image-flags "$(IMAGE_FLAGS)" \

@@ -18,7 +18,7 @@ from cyclonedx.model.component import ComponentType
 from deploy.release.packages import Package, installed_packages, locked_packages
 from deploy.release.sbom import document
 from deploy.release.source import ReleaseRefused, Source, read_source
-from deploy.release.statement import checksums, default_base, provenance
+from deploy.release.statement import checksums, default_base, provenance, sha256
 
 ROOT: Final = Path(__file__).parents[2]
 DIST: Final = ROOT / "dist"
@@ -52,35 +52,40 @@ def _parse() -> argparse.Namespace:
 
 
 def _build(source: Source, arguments: argparse.Namespace) -> None:
-    """Build wheel, source archive, image, their bills of materials, checksums and provenance into ``dist/``."""
+    """Build the packages, the image, their bills of materials, checksums and provenance into ``dist/``."""
     started = datetime.now(UTC)
     if not arguments.engine:
         raise ReleaseRefused("an image needs docker or podman, and neither is installed; or name one: make ENGINE=…")
     base = arguments.base or default_base((ROOT / "Dockerfile").read_text(encoding="utf-8"))
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
-    wheel, sdist = _packages(source)
+    client = _packages(source, ROOT / "client", "openoutbox_client")
+    relay = _packages(source, ROOT, "openoutbox_relay")
     flags = [*shlex.split(arguments.image_flags), f"--build-arg=BASE={base}"]
     image, installed = _image(source, shlex.split(arguments.engine), flags)
     locked = locked_packages(ROOT / "deploy" / "image" / "requirements.lock")
-    bills = {wheel: (ComponentType.LIBRARY, locked), image: (ComponentType.CONTAINER, installed)}
+    own = sha256(client[0])  # the lock leaves the client out
+    bills: dict[Path, tuple[ComponentType, list[Package]]] = {
+        client[0]: (ComponentType.LIBRARY, []),
+        relay[0]: (ComponentType.LIBRARY, [Package("pypi", "openoutbox-client", source.version, (own,)), *locked]),
+        image: (ComponentType.CONTAINER, installed),
+    }
     for path, (kind, packages) in bills.items():
         _write(f"{path.name}.cdx.json", document(source, path.name, kind, packages))
-    files = [wheel, sdist, image, *sorted(DIST.glob("*.cdx.json"))]
+    files = [*client, *relay, image, *sorted(DIST.glob("*.cdx.json"))]
     statement = provenance(source, files, root=ROOT, base=base, builder=arguments.builder, started=started)
     _write("provenance.intoto.json", statement)
     _write("SHA256SUMS", checksums([*files, DIST / "provenance.intoto.json"]))
     for path in sorted(DIST.iterdir()):
-        sys.stdout.write(f"{path.stat().st_size / 1e6:8.2f} MB  {path.relative_to(ROOT)}\n")
+        sys.stdout.write(f"{path.stat().st_size / 1e6:8.2f} MB  {path.relative_to(DIST.parent)}\n")
 
 
-def _packages(source: Source) -> tuple[Path, Path]:
-    """Build the source archive, and the wheel from it, and check their metadata."""
+def _packages(source: Source, project: Path, name: str) -> tuple[Path, Path]:
+    """Build the source archive of a project, and the wheel from it, and check their metadata; the wheel is first."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(source.seconds)}
-    _run(
-        sys.executable, "-m", "uv", "build", "--quiet", "--no-create-gitignore", "--out-dir", str(DIST), env=environment
-    )
-    (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
+    build = (sys.executable, "-m", "uv", "build", "--quiet", "--no-create-gitignore")
+    _run(*build, "--out-dir", str(DIST), str(project), env=environment)
+    (wheel,), (sdist,) = DIST.glob(f"{name}-*.whl"), DIST.glob(f"{name}-*.tar.gz")
     _run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
     return wheel, sdist
 

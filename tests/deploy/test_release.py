@@ -1,4 +1,4 @@
-"""What `make release` refuses, and what it writes beside the packages. No engine and no network are needed."""
+"""What `make release` refuses, and what it writes. The engine of the one test that builds is a script."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tarfile
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,10 +16,12 @@ from pathlib import Path
 import pytest
 from cyclonedx.model.component import ComponentType
 
+from deploy.release import __main__ as release
 from deploy.release.packages import Package, installed_packages, locked_packages
 from deploy.release.sbom import document
 from deploy.release.source import ReleaseRefused, Source, public_url, read_source
-from deploy.release.statement import checksums, default_base, provenance
+from deploy.release.statement import checksums, default_base, provenance, sha256
+from relay.version import __version__
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
@@ -188,3 +191,44 @@ def test_the_provenance_names_files_commit_base_and_locks(tmp_path: Path) -> Non
     assert materials[f"oci://{name}"] == {"sha256": expected}
     assert {"file:deploy/image/requirements.lock", "file:deploy/image/build.lock"} <= materials.keys()
     assert (details["builder"], details["metadata"]["startedOn"]) == ({"id": "urn:builder"}, "2026-01-02T03:04:05Z")
+
+
+ENGINE = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  if [ "$1" = --output ]; then out=$2; fi
+  shift
+done
+test -z "$out" || cp {archive} "$out"
+"""
+
+
+@pytest.mark.packages
+def test_a_release_has_the_relay_and_the_client_that_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "DIST", tmp_path / "dist")
+    image = tmp_path / "image.tar"
+    with tarfile.open(image, "w") as archive:
+        member = tarfile.TarInfo("manifest.json")
+        member.size = len(manifest := b'[{"Layers": []}]')
+        archive.addfile(member, io.BytesIO(manifest))
+    engine = tmp_path / "engine"
+    engine.write_text(ENGINE.format(archive=image), encoding="utf-8")
+    engine.chmod(0o755)
+    source = replace(SOURCE, version=__version__)
+
+    base = "python@sha256:" + "b" * 64
+    release._build(source, Namespace(engine=str(engine), image_flags="", base=base, builder="urn:builder"))
+
+    dist = tmp_path / "dist"
+    wheels = [f"{name}-{__version__}-py3-none-any.whl" for name in ("openoutbox_client", "openoutbox_relay")]
+    packages = [*wheels, *(f"{name}-{__version__}.tar.gz" for name in ("openoutbox_client", "openoutbox_relay"))]
+    summed = [line.split()[1] for line in (dist / "SHA256SUMS").read_text().splitlines()]
+    assert {*packages, *(f"{wheel}.cdx.json" for wheel in wheels)} < set(summed)
+    assert {path.name for path in dist.iterdir()} == {*summed, "SHA256SUMS"}
+    subjects = json.loads((dist / "provenance.intoto.json").read_text())["subject"]
+    assert set(packages) < {subject["name"] for subject in subjects}
+    of_client, of_relay = (json.loads((dist / f"{wheel}.cdx.json").read_text()) for wheel in wheels)
+    assert not of_client.get("components")
+    (client,) = [one for one in of_relay["components"] if one["name"] == "openoutbox-client"]
+    assert client["version"] == __version__
+    assert client["hashes"] == [{"alg": "SHA-256", "content": sha256(dist / wheels[0])}]
+    assert len(of_relay["components"]) > 10
