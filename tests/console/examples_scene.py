@@ -1,4 +1,4 @@
-"""The outbox, delivery log and event store that the examples of the OpenAPI document tell of, behind a real console."""
+"""The outbox, delivery log and event store that the examples of the admin API tell of, behind a real console."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from relay.console.api.examples import CHANGE_ID, EVENT_IDS
+from deploy.reference.examples import CHANGE_ID, EVENT_IDS
 from relay.deliverylog import open_delivery_log
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName

@@ -1,19 +1,23 @@
-"""docs/reference/http.md: its table of the admin API is what the routes say, and it names every path of the relay."""
+"""docs/reference/http.md and http-examples.md are what routes and examples say; every path of the relay is named."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, cast
 
-from relay.console.reference import renewed
+import pytest
+
+from deploy.reference.pages import PAGES, renewed
 from relay.server.routes import application
 from tests.support.paths import ROOT
 
 TEXT = (ROOT / "docs/reference/http.md").read_text(encoding="utf-8")
 
 
-def test_the_table_of_the_admin_api_is_up_to_date() -> None:
-    assert renewed(TEXT) == TEXT, "run: python -m relay.console.reference"
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_made_from_routes_and_examples_is_up_to_date(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert renewed(page, text) == text, "run: python -m deploy.reference"
 
 
 def test_the_relays_paths_are_those_that_it_serves() -> None:

@@ -1,6 +1,7 @@
 """How a page under ``docs/`` is written: whom it is for, short paragraphs, what next; what it names exists.
 
 tests/system/acceptance/test_documents.py runs blocks of shell, Python and SQL; here every other block has its reason.
+tests/console/test_examples.py sends the blocks of HTTP.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def test_every_block_that_is_not_run_has_a_reason() -> None:
         block.key
         for document in DOCUMENTS
         for block in blocks(document)
-        if block.language not in {"sh", "python", "sql", "mermaid"}
+        if block.language not in {"sh", "python", "sql", "mermaid", "http"}
     ]
     assert sorted(others) == sorted(FRAGMENTS)
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI makes of the routes, the problems that each of them may answer, and examples."""
+"""The OpenAPI document: what FastAPI makes of the routes, and the problems that each of them may answer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from relay.console.api.examples import EXAMPLES, Example
 from relay.console.problems import MEDIA_TYPE, PREFIX
 from relay.version import __version__
 
-_ROOT: Final = "/api/v1"
 _ALWAYS: Final = {
     401: "Not logged in.",
     403: "The role may not do this.",
@@ -63,9 +61,6 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
                 _add_problems(operation, path, method)
-        for example in EXAMPLES:
-            method, _, path = example.operation.partition(" ")
-            _add_example(document["paths"][_ROOT + path][method.lower()], example)
         app.openapi_schema = document
     return app.openapi_schema
 
@@ -85,18 +80,3 @@ def _add_problems(operation: dict[str, Any], path: str, method: str) -> None:
     for status, meaning in sorted(meanings.items()):
         content = {"schema": {"$ref": "#/components/schemas/Problem"}}
         operation["responses"][str(status)] = {"description": meaning, "content": {MEDIA_TYPE: content}}
-
-
-def _add_example(operation: dict[str, Any], example: Example) -> None:
-    """Show the request in the operation's parameters and body, and the answer in its response."""
-
-    def show(where: dict[str, Any], value: object) -> None:
-        where.setdefault("examples", {})[example.name] = {"value": value}
-
-    parameters = {each["name"]: each for each in operation.get("parameters", ())}
-    for name, value in example.parameters.items():
-        show(parameters[name], value)
-    if example.body is not None:
-        show(operation["requestBody"]["content"]["application/json"], example.body)
-    [content] = operation["responses"][str(example.status)]["content"].values()
-    show(content, example.answer)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
-from relay.console.api.examples.model import CHANGE_ID, EVENT_IDS, TIME
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.browse import ListedEvent, ShownEvent
 from relay.outbox.admin.changes import Change
@@ -32,6 +31,9 @@ def _in_utc(time: datetime) -> datetime:
 Time = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 """A time that a request names, in UTC."""
 
+_EVENT_ID: Final = "0190b0a0-0000-7000-8000-000000000001"
+_CHANGE_ID: Final = "0190b0a0-0000-7000-8000-0000000000aa"
+_TIME: Final = "2026-03-10T12:00:00.000000Z"
 _Encoding = Literal["utf-8", "base64", "hidden"]
 
 
@@ -42,14 +44,14 @@ class _Model(BaseModel):
 class EventItem(_Model):
     """One event of a list."""
 
-    event_id: UUID = Field(examples=[EVENT_IDS[0]])
+    event_id: UUID = Field(examples=[_EVENT_ID])
     event_type: str = Field(examples=["user.signup"])
     partition_key: str | None = Field(examples=["user-1"])
     status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
     attempts: int = Field(description="Failed attempts.")
-    since: str | None = Field(description="When it entered its status.", examples=[TIME])
-    created_at: str = Field(examples=[TIME])
-    available_at: str = Field(description="Not claimed before this time.", examples=[TIME])
+    since: str | None = Field(description="When it entered its status.", examples=[_TIME])
+    created_at: str = Field(examples=[_TIME])
+    available_at: str = Field(description="Not claimed before this time.", examples=[_TIME])
     locked_by: str | None = Field(description="The relay that holds it.")
     payload_bytes: int
     last_error: str | None
@@ -76,7 +78,7 @@ class EventItems(_Model):
 class EventDetail(_Model):
     """One event, whole. Its ETag is for `If-Match`."""
 
-    event_id: UUID = Field(examples=[EVENT_IDS[0]])
+    event_id: UUID = Field(examples=[_EVENT_ID])
     event_type: str
     partition_key: str | None
     status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
@@ -161,7 +163,7 @@ class DryRun(_Model):
 class BulkDryRun(DryRun):
     """What a change of many events would do now."""
 
-    at: str = Field(description="The database's time before the count; for `unchanged_since`.", examples=[TIME])
+    at: str = Field(description="The database's time before the count; for `unchanged_since`.", examples=[_TIME])
 
 
 _Days = Annotated[float, Field(ge=0, le=36_500)]
@@ -183,7 +185,7 @@ class PruneBody(_Model):
 class ChangeItem(_Model):
     """One change: who, when, what, how many, why."""
 
-    change_id: UUID = Field(examples=[CHANGE_ID])
+    change_id: UUID = Field(examples=[_CHANGE_ID])
     action: Literal["retry", "replay", "bury", "cancel", "prune", "pause", "resume"]
     selection: dict[str, Any]
     changed_by: str
@@ -253,7 +255,7 @@ class PrunePreview(_Model):
     delivered: int
     dead: int
     exact: bool = Field(description="False when there are more.")
-    at: str = Field(description="The time from which ages were counted; for `as_of`.", examples=[TIME])
+    at: str = Field(description="The time from which ages were counted; for `as_of`.", examples=[_TIME])
 
 
 def moment_text(moment: Moment | None) -> Any:  # noqa: ANN401 - text, or None for None

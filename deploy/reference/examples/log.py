@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from relay.console.api.examples.model import EVENT_IDS, Example
+from deploy.reference.examples.model import EVENT_IDS, Example
 
 _EVENT: Final[dict[str, Any]] = {
     "id": EVENT_IDS[4],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from relay.console.api.examples.model import EVENT_IDS, TIME, Example, change, problem
+from deploy.reference.examples.model import EVENT_IDS, TIME, Example, change, problem
 
 _ACTION: Final = "POST /events/{event_id}/{action}"
 _SELECTION: Final = {"event_type": "order.paid", "error_code": "MSG_SIZE_TOO_LARGE"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from relay.console.api.examples.model import CHANGE_ID, EVENT_IDS, TIME, Example, change, problem
+from deploy.reference.examples.model import CHANGE_ID, EVENT_IDS, TIME, Example, change, problem
 
 _ERROR: Final = "MSG_SIZE_TOO_LARGE: the message has 1,200,000 bytes"
 _REPLAYED: Final = change(

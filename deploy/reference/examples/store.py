@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from relay.console.api.examples.model import TIME, Example
+from deploy.reference.examples.model import TIME, Example
 
 _FIRST_TENANT: Final = "0b9f5a1e-64f3-4d6c-a1f7-6c5f1b1d9e55"
 _TENANT: Final = "847ed188-9e8b-4d23-8eb4-9126ebd77a4d"

@@ -11,6 +11,7 @@ from relay.console.problems import PREFIX, Problem
 EVENT_IDS: Final = tuple(f"0190b0a0-0000-7000-8000-00000000000{number}" for number in range(1, 7))
 CHANGE_ID: Final = "0190b0a0-0000-7000-8000-0000000000aa"
 TIME: Final = "2026-03-10T12:00:00.000000Z"
+_HEADERS: Final = ("idempotency-key", "if-match")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,14 @@ class Example:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """By name: those of the path, of the query, and headers in lower case."""
     body: Any = None
+
+    def request(self) -> tuple[str, str, dict[str, Any], dict[str, str]]:
+        """Method, path below ``/api/v1``, query and headers."""
+        method, _, path = self.operation.partition(" ")
+        headers = {name: self.parameters[name] for name in _HEADERS if name in self.parameters}
+        inside = {name for name in self.parameters if f"{{{name}}}" in path}
+        query = {name: value for name, value in self.parameters.items() if name not in inside | headers.keys()}
+        return method, path.format(**{name: self.parameters[name] for name in inside}), query, headers
 
 
 def problem(status: int, kind: str, detail: str) -> dict[str, Any]:

@@ -1,0 +1,19 @@
+"""An example of every operation of the admin API, for docs/reference/http-examples.md.
+
+A test sends each of them to a console, in this order, and compares the answers with these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deploy.reference.examples.changes import CHANGING
+from deploy.reference.examples.log import LOG
+from deploy.reference.examples.model import CHANGE_ID, EVENT_IDS, Example
+from deploy.reference.examples.reading import READING
+from deploy.reference.examples.store import STORE
+
+EXAMPLES: Final = (*READING, *LOG, *STORE, *CHANGING)
+"""Those that change something come last."""
+
+__all__ = ["CHANGE_ID", "EVENT_IDS", "EXAMPLES", "Example"]
