@@ -35,7 +35,7 @@ ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total
 
 async def handle(connection: psycopg.AsyncConnection, message: Msg) -> bool:
     """False for a repeat. Two consumers with one event at the same time: the second waits for the first's commit."""
-    event_id = (message.headers or {})["Nats-Msg-Id"]
+    event_id = (message.headers or {})["Nats-Msg-Id"].partition(":")[0]  # a destination's name stands behind the colon
     async with connection.transaction(), inbox.once(connection, event_id, consumer=DURABLE) as first:
         if first:
             await connection.execute(ADD, json.loads(message.data))

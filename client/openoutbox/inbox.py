@@ -75,7 +75,7 @@ def once(
 
     ``target`` is what ``enqueue`` takes, and then the block is a ``with``; or what ``enqueue_async`` takes, and
     then it is an ``async with``. ``event_id`` is the text of the message's header (Kafka ``X-Event-ID``, NATS
-    ``Nats-Msg-Id``, RabbitMQ property ``message_id``, Redis field ``id``); bytes are read as UTF-8. Each
+    ``Nats-Msg-Id`` up to a colon, RabbitMQ property ``message_id``, Redis field ``id``); bytes are read as UTF-8. Each
     ``consumer`` has marks of its own: name what has the effect, not the process. ``table`` is ``table`` or
     ``schema.table``. The statement needs the INSERT privilege only.
 

@@ -80,6 +80,14 @@ class OutboxEvent(NamedTuple):
         return len(self.payload) + len(self.headers) + len(self.partition_key or "") + len(self.event_type)
 
     @property
+    def copy_id(self) -> str:
+        """The identity of the message: the event's id, and of a copy for one of several destinations more than that.
+
+        A broker that drops repeats by an id would drop the second copy where two destinations lead to one place.
+        """
+        return self.event_id
+
+    @property
     def announced_type(self) -> str:
         """The row's own ``event_type``, also in a copy that a route has named after its destination."""
         return self.event_type
@@ -89,6 +97,13 @@ class RoutedEvent(OutboxEvent):
     """A copy of an event whose ``event_type`` is the name of its destination, as publishers take it from there."""
 
     row_type = ""
+    copy_for = ""
+    """The destination that it is for, of several for the event; empty with one."""
+
+    @property
+    def copy_id(self) -> str:
+        """See ``OutboxEvent``."""
+        return f"{self.event_id}:{self.copy_for}" if self.copy_for else self.event_id
 
     @property
     def announced_type(self) -> str:

@@ -65,6 +65,7 @@ def _fan_out(event: OutboxEvent, sent: Sequence[Sent], assignment: Assignment) -
     fan_out = FanOut(event, len(left))
     for via, name, _ in left:
         copy = _copy(event, name)
+        copy.copy_for = via if len(sent) > 1 else ""
         assignment.fan_outs[id(copy)] = fan_out, via
         assignment.by_via.setdefault(via, []).append(copy)
 

@@ -134,6 +134,21 @@ async def test_each_destination_gets_it_under_its_own_name_and_the_engine_gets_i
     assert {one.announced_type for one in (*brokers.one.messages, *brokers.two.messages)} == {"both.a"}
 
 
+async def test_each_copy_of_several_has_an_id_of_its_own_and_a_single_one_has_the_events(
+    brokers: Brokers,
+) -> None:
+    both, alone = make_event("both.a"), make_event("two.a")
+    await brokers.resolve(both, alone)
+    assert [event.copy_id for event in brokers.one.messages] == [f"{both.event_id}:one"]
+    assert [event.copy_id for event in brokers.two.messages] == [f"{both.event_id}:two", alone.event_id]
+
+
+async def test_the_identity_of_a_copy_stays_when_another_destination_has_it(brokers: Brokers) -> None:
+    event = make_event("both.a")._replace(acknowledged_by="one")
+    await brokers.resolve(event)
+    assert [copy.copy_id for copy in brokers.two.messages] == [f"{event.event_id}:two"]
+
+
 async def test_what_one_has_acknowledged_it_does_not_get_again(brokers: Brokers) -> None:
     brokers.two.answer_with(lambda _: RETRY)
     [(event, outcome)] = await brokers.resolve(make_event("both.a"))

@@ -38,7 +38,7 @@ def message_headers(event: OutboxEvent, message: FormattedMessage | None = None)
 
     Of ``message``, where a format made one.
     """
-    headers = {ID_HEADER: str(event.event_id)}
+    headers = {ID_HEADER: event.copy_id}
     if event.partition_key is not None:
         headers[KEY_HEADER] = encode_value(event.partition_key)
     if message is not None:

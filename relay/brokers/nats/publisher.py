@@ -1,6 +1,7 @@
 """Events to NATS JetStream: many publishes in flight, each acknowledged by its stream.
 
-``Nats-Msg-Id`` is the event's id, by which JetStream drops repeats; such a repeat counts as acknowledged. One
+``Nats-Msg-Id`` is the event's id, and that of a copy for one of several destinations names the destination too.
+JetStream drops repeats by it, in a whole stream; such a repeat counts as acknowledged. One
 session is used at a time. It is opened on the first publish or probe, and again after it was lost or abandoned. An
 event waits only for its own acknowledgement, and for at most the publish timeout.
 """

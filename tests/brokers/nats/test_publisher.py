@@ -12,11 +12,26 @@ import nats
 import pytest
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
 
 from relay.brokers.nats.publisher import NatsPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import (
+    ACKNOWLEDGED,
+    Acknowledged,
+    ConnectionCut,
+    Outcome,
+    Permanent,
+    TimedOut,
+    Transient,
+    Unreachable,
+)
+from relay.routing.drops import Drops
+from relay.routing.member import MemberOptions
+from relay.routing.rules import Routes, Rule, Target
+from relay.routing.several import SeveralPublishers
+from relay.routing.template import read_template
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.nats import MakeStream
 from tests.support.options import nats_options
@@ -65,6 +80,25 @@ async def listen(client: Client, subject: str) -> Subscription:
     for _ in range(2):  # the first PING overtakes the SUB, which waits in the library's buffer
         await client.flush()
     return subscription
+
+
+async def test_both_copies_of_an_event_are_stored_where_two_destinations_lead_to_one_stream(
+    nats_url: str, stream: MakeStream, jetstream: JetStreamContext
+) -> None:
+    """The stream's duplicate window is that of all its subjects."""
+    own = await stream()
+    copies = (Target("audit", read_template(own.subject("audit"), "")),)
+    routes = Routes([Rule(1, "orders.*", read_template(own.subject("orders"), ""), "main", copies)], default="main")
+    members = {name: NatsPublisher(nats_options(nats_url)) for name in ("main", "audit")}
+    several = SeveralPublishers(members, routes, Drops(), MemberOptions(retry_interval=1.0))
+    await several.open()
+    events = [make_event("orders.placed") for _ in range(20)]
+    sink = Collector()
+    await several.publish(events, sink)
+    assert set(await sink.outcomes(events)) == {ACKNOWLEDGED}
+    await several.close()
+    info = await jetstream.stream_info(own.name, subjects_filter=">")
+    assert info.state.subjects == {own.subject("orders"): 20, own.subject("audit"): 20}
 
 
 async def suspend(server: NatsServer) -> None:
