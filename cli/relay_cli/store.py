@@ -236,7 +236,7 @@ def tail(
             events = await store.read_all(position, _PAGE, tenants or None, types or None)
             for event in events:
                 print_event(event)
-                position = event.checkpoint
+            position = events.checkpoint
             if not events:
                 if not follow:
                     return

@@ -24,6 +24,7 @@ from relay.eventstore.errors import (
 )
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import ANY, NO_STREAM, Appended, Expected, NewEvent, StoredEvent
+from relay.eventstore.read import EventsRead
 from relay.eventstore.schema import StoreMigration
 from relay.eventstore.states import SubscriptionState
 from relay.eventstore.store import EventStore
@@ -38,6 +39,7 @@ __all__ = [
     "EventIdConflict",
     "EventStore",
     "EventStoreError",
+    "EventsRead",
     "Expected",
     "Meter",
     "NewEvent",

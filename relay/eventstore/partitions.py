@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 _MOST_GROUPS: Final = 50
 """For one connection: their plans take the server about 20 kB for each tenant. psycopg keeps 100 statements."""
+MOST_PAGE_BYTES: Final = 16 * 2**20
+"""Bytes of bodies and metadata that end a page; it has at least one event."""
 _READS_AT_ONCE: Final = 4
 """Statements in one trip to the database, which holds their locks together: three for each of up to 80 partitions."""
 _WORTH_A_STATEMENT: Final = 5
@@ -109,32 +111,49 @@ class TenantPartitions:
         page: Sequence[Row],
         after: int,
         values: Mapping[str, object],
-    ) -> list[Row]:
-        """The events of a page, in its order. Leaves out events whose tenant was dropped meanwhile.
+    ) -> tuple[list[Row], int]:
+        """The events of a page, in its order, and the position up to which they were fetched.
 
-        ``values`` are those of ``feed_page``; the page has every event that they select, up to its last position.
+        Leaves out events whose tenant was dropped meanwhile. ``values`` are those of ``feed_page``; the page has every
+        event that they select, up to its last position. ``MOST_PAGE_BYTES`` of bodies end it before that.
         """
         if not page:
-            return []
+            return [], after
         tenants: list[UUID] = list(dict.fromkeys(row[1] for row in page))
+        kept, rest = await self._split(connection, tenants, values)
+        planned = list(_parts(rest, PARTITIONS_AT_ONCE))
         # Int8: a prepared statement is one for the sizes of its numbers too.
-        bounds: dict[str, object] = {**values, "after": Int8(after), "last": Int8(page[-1][0])}
-        part = "slots" in values
-        kept: list[Read] = []
-        # Of some tenants only, the page does not have the events of all tenants of a group.
-        if len(tenants) > PARTITIONS_AT_ONCE and values["tenants"] is None:
-            known = await self._known_groups(connection)
-            groups, tenants = ([], tenants) if known is None else known.split(tenants)
-            kept = [Read(group.of_slots if part else group.of_all_streams, bounds, prepare=True) for group in groups]
-        fetch = self._statements.text("eventstore/read:fetch", *(["part"] if part else []))
-        planned = [Read(fetch, bounds | {"tenants": part}) for part in _parts(tenants, PARTITIONS_AT_ONCE)]
-        keep_plans = self._statements.text("eventstore/read:keep_plans")
+        share = MOST_PAGE_BYTES // (len(kept) + len(planned))
+        bounds: dict[str, object] = {**values, "after": Int8(after), "most_bytes": Int8(share)}
+        part, keep_plans = "slots" in values, self._statements.text("eventstore/read:keep_plans")
+        fetch = self._statements.text("eventstore/read:fetch_page", *(["part"] if part else []))
         rows: list[Row] = []
-        for reads in _parts(kept, _READS_AT_ONCE):
-            rows += await fetch_together(connection, reads, keep_plans)
-        for reads in _parts(planned, _READS_AT_ONCE):
-            rows += await fetch_together(connection, reads)
-        return sorted(rows, key=lambda row: int(row[0]))
+        last = int(page[-1][0])
+        for groups in _parts(kept, _READS_AT_ONCE):
+            bounds |= {"last": Int8(last)}
+            texts = [group.of_slots if part else group.of_all_streams for group in groups]
+            found = await fetch_together(connection, [Read(sql, bounds, prepare=True) for sql in texts], keep_plans)
+            rows += found
+            last = min((int(row[0]) for row in found if row[8] >= share), default=last)
+        for listed in _parts(planned, _READS_AT_ONCE):
+            bounds |= {"last": Int8(last)}
+            found = await fetch_together(connection, [Read(fetch, bounds | {"tenants": some}) for some in listed])
+            rows += found
+            last = min((int(row[0]) for row in found if row[8] >= share), default=last)
+        events = sorted((row[:8] for row in rows if row[0] <= last), key=lambda row: int(row[0]))
+        return events, last
+
+    async def _split(
+        self, connection: AsyncConnection[TupleRow], tenants: list[UUID], values: Mapping[str, object]
+    ) -> tuple[list[Group], list[UUID]]:
+        """The groups whose plans are kept, and the other tenants of a page.
+
+        Of some tenants only, the page does not have the events of all tenants of a group.
+        """
+        if len(tenants) <= PARTITIONS_AT_ONCE or values["tenants"] is not None:
+            return [], tenants
+        known = await self._known_groups(connection)
+        return ([], tenants) if known is None else known.split(tenants)
 
     async def _known_groups(self, connection: AsyncConnection[TupleRow]) -> Groups | None:
         if connection not in self._groups:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, LiteralString
+from typing import Final, LiteralString, NamedTuple
 from uuid import UUID
 
 from relay.core.checkpoint import START, Checkpoint
@@ -20,12 +20,14 @@ from relay.eventstore.checkpoints import Horizon, Pool, last_up_to, look
 from relay.eventstore.database import Database, Row, execute
 from relay.eventstore.decoding import decoded, fetch_events
 from relay.eventstore.errors import UndecodableEvent
-from relay.eventstore.model import LARGEST_POSITION, LARGEST_VERSION, StoredEvent, checked_id
+from relay.eventstore.model import LARGEST_POSITION, LARGEST_VERSION, StoredEvent, checked_id, checked_position
 from relay.eventstore.part import Id, StorePart, check_limit
 from relay.eventstore.partitions import TenantPartitions
 from relay.eventstore.statements import EventStoreStatements
 
 _TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of through the feed
+_MOST_LOOKED_AT: Final = 10_000
+"""Events that one page looks at, whether its filter passes them or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,31 @@ class EventPage:
     """Of the rows between them that cannot be decoded."""
     checkpoint: Checkpoint
     """Where the next page begins: every event up to it was delivered or filtered out."""
+    head: int
+    """How far a reader may read now."""
     newest: int
     """The newest assigned position."""
+    more: bool
+    """Whether a bound has ended the page before that."""
     waiting: bool
     """Whether an open transaction holds back positions."""
     read_at: datetime
     """The database's clock."""
+
+
+class EventsRead(list[StoredEvent]):
+    """Events, and how far their reader came."""
+
+    def __init__(self, page: EventPage) -> None:
+        super().__init__(page.events)
+        self.checkpoint = page.checkpoint
+        """From where to continue, also past events that the filter left out."""
+        self.position = page.checkpoint.position
+        """Its position."""
+        self.head = page.head
+        """How far a reader could read."""
+        self.more = page.more
+        """Whether there is more to read now."""
 
 
 class Reader:
@@ -104,30 +125,37 @@ class Reader:
             return await last_up_to(connection, self._statements, position)
 
     async def page(
-        self, after: Checkpoint, limit: int, event_filter: EventFilter, *, set_aside: bool = False
+        self,
+        after: Checkpoint,
+        limit: int,
+        event_filter: EventFilter,
+        *,
+        set_aside: bool = False,
+        until: int = LARGEST_POSITION,
     ) -> EventPage:
-        """The next events of all tenants, in the order of their positions; none only where the horizon is reached.
+        """The next events of all tenants up to a position, in the order of their positions.
 
-        The feed may name events that are gone: of a tenant whose drop was interrupted, or that were deleted. A page
-        of nothing else is passed over. A row that cannot be decoded ends the page, and raises ``UndecodableEvent``
-        where the page begins with it; with ``set_aside`` it is passed over and listed. Raises ``PositionsWentBack``.
+        A page is bounded in events, in bytes, and in events that its filter has looked at: it may have no event and say
+        that there is more. The feed may name events that are gone: of a tenant whose drop was interrupted, or that were
+        deleted. A page of nothing else is passed over. A row that cannot be decoded ends the page, and raises
+        ``UndecodableEvent`` where the page begins with it; with ``set_aside`` it is passed over and listed. Raises
+        ``PositionsWentBack``.
         """
         async with self._database.connection("read events") as connection:
             horizon = await self.horizon(connection, after)
-            position = after.position
+            position, end = after.position, min(horizon.settled, until)
             while True:
-                rows, listed = await self._rows(connection, position, horizon.settled, limit, event_filter)
-                full = len(rows) == limit
-                position = int(rows[-1][0]) if full else max(position, horizon.settled)
-                events = [one for one in listed if isinstance(one, StoredEvent)]
-                faults = tuple(one for one in listed if isinstance(one, UndecodableEvent))
+                read = await self._rows(connection, position, end, limit, event_filter)
+                position = read.position
+                events = [one for one in read.rows if isinstance(one, StoredEvent)]
+                faults = tuple(one for one in read.rows if isinstance(one, UndecodableEvent))
                 if faults and not set_aside:
-                    events = events_before(listed)
+                    events = events_before(read.rows)
                     faults, position = (), events[-1].sequence_num
-                if events or faults or not full:
+                if events or faults or not read.full:
                     reached = await self._reached(connection, after, position, events)
-                    waiting = horizon.settled < horizon.newest
-                    return EventPage(events, faults, reached, horizon.newest, waiting, horizon.read_at)
+                    head, newest, read_at = horizon.settled, horizon.newest, horizon.read_at
+                    return EventPage(events, faults, reached, head, newest, position < end, head < newest, read_at)
 
     async def _reached(
         self, connection: Pool, after: Checkpoint, position: int, events: Sequence[StoredEvent]
@@ -141,20 +169,56 @@ class Reader:
         reached = await last_up_to(connection, self._statements, position)
         return reached if reached.position > last.position else last
 
-    async def _rows(
-        self, connection: Pool, after: int, horizon: int, limit: int, event_filter: EventFilter
-    ) -> tuple[list[Row], list[StoredEvent | UndecodableEvent]]:
-        """The rows that make up a page, which begin with the position, and the events that exist of them."""
+    async def _rows(self, connection: Pool, after: int, end: int, limit: int, event_filter: EventFilter) -> _RowsRead:
+        """The next events up to a position, as far as the bounds of a page go."""
         types = None if event_filter.types is None else list(event_filter.types)
-        values: dict[str, object] = {"after": after, "horizon": horizon, "limit": limit, "types": types}
+        values: dict[str, object] = {"after": after, "limit": limit, "types": types}
         if event_filter.slots is not None:
             values["slots"] = event_filter.slots
-        if event_filter.tenants is not None and len(event_filter.tenants) <= _TENANTS_WITHOUT_FEED:
-            rows = (await _from_partitions(connection, self._statements, event_filter.tenants, values))[:limit]
-            return rows, decoded(rows)
-        values["tenants"] = None if event_filter.tenants is None else list(event_filter.tenants)
-        rows = await execute(connection, _text(self._statements, "feed_page", values), values)
-        return rows, decoded(await self._partitions.fetch(connection, rows, after, values))
+        tenants = event_filter.tenants
+        values["tenants"] = None if tenants is None else list(tenants)
+        if tenants is None or len(tenants) > _TENANTS_WITHOUT_FEED:
+            tenants = None
+        end = await self._window(connection, tenants, values, end, event_filter)
+        values["horizon"] = end
+        if tenants is None:
+            rows = await execute(connection, _text(self._statements, "feed_page", values), values)
+        else:
+            rows = (await _from_partitions(connection, self._statements, tenants, values))[:limit]
+        found, last = await self._partitions.fetch(connection, rows, after, values)
+        full = len(rows) == limit or bool(rows and last < rows[-1][0])
+        return _RowsRead(decoded(found), last if full else max(after, end), full)
+
+    async def _window(
+        self,
+        connection: Pool,
+        tenants: Sequence[UUID] | None,
+        values: dict[str, object],
+        end: int,
+        event_filter: EventFilter,
+    ) -> int:
+        """How far a page may look: what a filter leaves out is read too, and a statement must end in time."""
+        if event_filter.types is None and event_filter.slots is None and (tenants or event_filter.tenants is None):
+            return end
+        values = values | {"rows": _MOST_LOOKED_AT - 1}
+        if tenants is None:
+            rows = await execute(connection, self._statements.text("eventstore/read:feed_window"), values)
+        else:
+            rows = []
+            for tenant in tenants:
+                window = self._statements.text("eventstore/read:tenant_window")
+                rows += await execute(connection, window, values | {"tenant": tenant})
+        return min([end, *(int(row[0]) for row in rows)])
+
+
+class _RowsRead(NamedTuple):
+    """What one look into the store has found."""
+
+    rows: list[StoredEvent | UndecodableEvent]
+    position: int
+    """Up to which everything was found."""
+    full: bool
+    """The bound on events or bytes has ended it."""
 
 
 def events_before(rows: Sequence[StoredEvent | UndecodableEvent]) -> list[StoredEvent]:
@@ -213,17 +277,26 @@ class ReadPart(StorePart):
         limit: int = 1000,
         tenants: Iterable[Id] | None = None,
         types: Iterable[str] | None = None,
-    ) -> list[StoredEvent]:
-        """The next events of all tenants after a position, in the order of positions.
+        *,
+        until: int | None = None,
+    ) -> EventsRead:
+        """The next events of all tenants after a position, up to ``until``, in the order of positions.
 
-        Passing on the checkpoint of the last event (``event.checkpoint``) reads every event once: an event that commits
-        later has a position above all those returned. ``None`` means all tenants or types. A row that cannot be decoded
-        ends the result, and raises ``UndecodableEvent`` when it is the first one. Raises ``PositionsWentBack`` for a
-        position beyond the newest one, and for a checkpoint whose event is not the one at its position. A standby that
-        has not received the position yet returns no event.
+        The list says how far it came: pass on its ``checkpoint``, and every event is read once, because an event that
+        commits later has a position above all those returned. It is empty only where the end is reached; 16 MiB of
+        bodies end it before ``limit``. ``None`` means all tenants or types. A row that cannot be decoded ends the
+        result, and raises ``UndecodableEvent`` when it is the first one. Raises ``PositionsWentBack`` for a position
+        beyond the newest one, and for a checkpoint whose event is not the one at its position. A standby that has not
+        received the position yet returns no event.
         """
         check_limit(limit)
-        return (await self._reader.page(checked_after(after), limit, EventFilter.of(tenants, types))).events
+        event_filter, reached = EventFilter.of(tenants, types), checked_after(after)
+        end = LARGEST_POSITION if until is None else checked_position("until", until)
+        while True:
+            page = await self._reader.page(reached, limit, event_filter, until=end)
+            if page.events or not page.more:
+                return EventsRead(page)
+            reached = page.checkpoint
 
 
 def checked_after(after: object) -> Checkpoint:
@@ -252,5 +325,5 @@ async def _from_partitions(
     statement = _text(statements, "tenant_page", values)
     rows: list[Row] = []
     for tenant_id in tenants:
-        rows += await fetch_events(connection, statement, values | {"tenant": tenant_id})
+        rows += await execute(connection, statement, values | {"tenant": tenant_id})
     return sorted(rows, key=lambda row: int(row[0]))

@@ -56,9 +56,9 @@ class EventStoreStatements:
         return self._named(path, names)
 
     def fetch_from(self, tenants: Iterable[UUID], *tags: str) -> LiteralString:
-        """``fetch`` with these tenants as constants, to be prepared."""
+        """``fetch_page`` with these tenants as constants, to be prepared."""
         constant = "'{" + ",".join(map(str, tenants)) + "}'"
-        return self.text("eventstore/read:fetch", *tags).replace("%(tenants)s", constant)
+        return self.text("eventstore/read:fetch_page", *tags).replace("%(tenants)s", constant)
 
     def announcing(self, table: TableName, variant: str) -> LiteralString:
         """The append that announces in the outbox ``table``, ``plain`` or ``once``."""

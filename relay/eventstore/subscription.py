@@ -216,6 +216,8 @@ class Subscription:
             if reached.position != stored and time.monotonic() - stored_at > _CHECKPOINT_WHEN_IDLE:
                 await self._lease.acknowledge(reached, stored)
                 stored, stored_at = reached.position, time.monotonic()
+            if page.more:
+                continue
             raise_if_cancelled()
             pause = wait if page.waiting else self._options.poll_interval
             wait = min(2 * wait, _LONGEST_WAIT) if page.waiting else _SHORTEST_WAIT

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
+from typing import Final
 from uuid import UUID
 
 from relay.core.errors import ConfigError
@@ -17,6 +19,8 @@ from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.states import SubscriptionState, read_states
 from relay.eventstore.subscription import Start, Subscription, SubscriptionBatch, SubscriptionOptions, Undecodable
 from relay.eventstore.wakeup import Wakeup
+
+_LOOK_AGAIN: Final = 0.02  # seconds
 
 
 class SubscriptionPart(ReadPart):
@@ -92,6 +96,23 @@ class SubscriptionPart(ReadPart):
         async with self._database.connection("reset subscription") as connection, connection.transaction():
             for step in steps:
                 await execute(connection, self._statements.text(f"eventstore/{step}"), values)
+
+    async def wait_until(self, name: str, position: int, *, timeout: float = 10.0) -> None:
+        """Wait until a subscription has acknowledged everything up to a position, to read what an own append led to.
+
+        Pass ``Appended.last_sequence_num``. Raises ``TimeoutError`` after ``timeout`` seconds, ``ConfigError`` for a
+        subscription that does not exist.
+        """
+        position = checked_position("position", position)
+        reached = self._statements.text("eventstore/subscriptions:reached")
+        async with asyncio.timeout(timeout):
+            while True:
+                rows = await self._database.run("wait for a subscription", reached, {"name": self._stored_name(name)})
+                if not rows:
+                    raise ConfigError(f"subscription {name!r} does not exist")
+                if rows[0][0] >= position:
+                    return
+                await asyncio.sleep(_LOOK_AGAIN)
 
     async def delete_subscription(self, name: str) -> bool:
         """Delete a subscription with all its parts; its instances end with ``SubscriptionDeleted``.

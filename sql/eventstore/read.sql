@@ -17,22 +17,31 @@ ORDER BY Version --? forward
 LIMIT %(limit)s::BIGINT;
 
 -- name: tenant_page
--- The next events of one tenant up to the horizon, which like the limit is applied as in feed_page. The tenant must
+-- Positions of the next events of one tenant up to the horizon, which like the limit is applied as in feed_page. The tenant must
 -- reach the planner as a constant, so never prepare this.
--- Index: the partition's primary key, in order; other types are read. Locks: nothing.
-SELECT SequenceNum, TenantId, StreamId, Version, Type, Meta, Data, LogDate
+-- Index: the partition's primary key, in order; other types are read, up to the horizon. Locks: nothing.
+SELECT SequenceNum, TenantId
 FROM (
-    SELECT SequenceNum, TenantId, StreamId, Version, Type, Meta, Data, LogDate
+    SELECT SequenceNum, TenantId
     FROM public.event
     WHERE
         TenantId = %(tenant)s::UUID AND SequenceNum > %(after)s::BIGINT
+        AND SequenceNum <= (SELECT %(horizon)s::BIGINT)
         AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
         -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
     ORDER BY SequenceNum
     LIMIT (SELECT %(limit)s::INT)
 ) AS next_events
-WHERE SequenceNum <= %(horizon)s::BIGINT
 ORDER BY SequenceNum;
+
+-- name: tenant_window
+-- As feed_window, for the events of one tenant. The tenant must reach the planner as a constant, so never prepare this.
+-- Index: the partition's primary key, in order. Locks: nothing.
+SELECT SequenceNum
+FROM public.event
+WHERE TenantId = %(tenant)s::UUID AND SequenceNum > %(after)s::BIGINT
+ORDER BY SequenceNum
+LIMIT 1 OFFSET (SELECT %(rows)s::INT);
 
 -- name: be_tenant
 -- Makes the session one tenant's, where row-level security is on.
@@ -100,24 +109,33 @@ LEFT JOIN public.event_feed AS listed ON listed.SequenceNum = %(position)s::BIGI
 LEFT JOIN public.event AS stored
     ON stored.TenantId = %(tenant)s::UUID AND stored.SequenceNum = %(position)s::BIGINT;
 
+-- name: feed_window
+-- The position after a number of events, whether a filter passes them or not; no row where there are fewer. A page with a
+-- filter reads no further in one statement. Index: the feed's primary key, in order. Locks: nothing.
+SELECT SequenceNum
+FROM public.event_feed
+WHERE SequenceNum > %(after)s::BIGINT
+ORDER BY SequenceNum
+LIMIT 1 OFFSET (SELECT %(rows)s::INT);
+
 -- name: feed_page
--- Positions and tenants of the next events up to the horizon, of all tenants or many. The horizon is applied to the
--- limited rows, and the limit is hidden from the planner: before the first ANALYZE it expects a handful of events, fewer than
--- the limit, and would read and sort everything up to the horizon for each page.
--- Index: the feed's primary key, in order; what is filtered out is read. Locks: nothing.
+-- Positions and tenants of the next events up to the horizon, of all tenants or many. Horizon and limit are hidden from
+-- the planner: before the first ANALYZE it expects a handful of events, fewer than the limit, and would read and sort
+-- everything up to the horizon for each page.
+-- Index: the feed's primary key, in order; what is filtered out is read, up to the horizon. Locks: nothing.
 SELECT SequenceNum, TenantId
 FROM (
     SELECT SequenceNum, TenantId
     FROM public.event_feed
     WHERE
         SequenceNum > %(after)s::BIGINT
+        AND SequenceNum <= (SELECT %(horizon)s::BIGINT)
         AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
         AND (%(tenants)s::UUID[] IS NULL OR TenantId = ANY(%(tenants)s::UUID[]))
         -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
     ORDER BY SequenceNum
     LIMIT (SELECT %(limit)s::INT)
 ) AS next_events
-WHERE SequenceNum <= %(horizon)s::BIGINT
 ORDER BY SequenceNum;
 
 -- name: own_session
@@ -143,6 +161,32 @@ WHERE
     AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
     -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
 ;
+
+-- name: fetch_page
+-- As fetch, in the order of positions, up to the row with which these tenants' events have too many bytes; the last column counts
+-- them. A value that PostgreSQL has compressed is measured as text. There is at least one row, where there is any.
+-- Index: the partitions' primary keys. Locks: nothing.
+SELECT SequenceNum, TenantId, StreamId, Version, Type, Meta, Data, LogDate, BytesSoFar
+FROM (
+    SELECT measured.*, SUM(measured.Bytes) OVER (ORDER BY measured.SequenceNum) AS BytesSoFar
+    FROM (
+        SELECT
+            SequenceNum, TenantId, StreamId, Version, Type, Meta, Data, LogDate,
+            PG_COLUMN_SIZE(Meta)
+            + CASE
+                WHEN PG_COLUMN_COMPRESSION(Data) IS NULL THEN COALESCE(PG_COLUMN_SIZE(Data), 0)
+                ELSE OCTET_LENGTH(Data::TEXT)
+            END AS Bytes
+        FROM public.event
+        WHERE
+            TenantId = ANY(%(tenants)s::UUID[])
+            AND SequenceNum > %(after)s::BIGINT AND SequenceNum <= %(last)s::BIGINT
+            AND (%(types)s::TEXT[] IS NULL OR Type = ANY(%(types)s::TEXT[]))
+            -- AND SequenceNum > (%(slots)s::BIGINT[])[(uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255)::INT + 1] --? part
+    ) AS measured
+) AS counted
+WHERE BytesSoFar - Bytes < %(most_bytes)s::BIGINT
+ORDER BY SequenceNum;
 
 -- name: nth_position
 -- The position of the last of the next ``limit`` events up to the horizon, or the horizon where there are fewer.

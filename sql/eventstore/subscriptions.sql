@@ -98,6 +98,23 @@ DELETE FROM public.event_subscription WHERE Name = %(name)s RETURNING Name;
 SELECT Name, Grouped, Position, COALESCE(HeldUntil >= clock_timestamp(), FALSE), UpdatedAt, Holder
 FROM public.event_subscription ORDER BY Name;
 
+-- name: reached
+-- Up to which position every event was acknowledged, in all parts; no row where there is no such subscription.
+-- Index: the primary keys. Locks: nothing.
+SELECT
+    CASE
+        WHEN whole.Grouped THEN (
+            SELECT MIN(GREATEST(slot.Position, member.Position))
+            FROM public.event_subscription_slot AS slot
+            LEFT JOIN public.event_subscription_member AS member
+                ON slot.Name = member.Name AND slot.Holder = member.Holder
+            WHERE slot.Name = whole.Name
+        )
+        ELSE whole.Position
+    END
+FROM public.event_subscription AS whole
+WHERE whole.Name = %(name)s;
+
 -- name: unread
 -- The number of events up to the horizon after a position, counted up to 100,000. Tags: part.
 -- Index: the feed's primary key. Locks: nothing.

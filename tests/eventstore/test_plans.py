@@ -72,8 +72,8 @@ async def check_scale(store: EventStore, database: Database, count: int) -> dict
     touched, page_planning = await _explained(database, statements.text("eventstore/read:tenant_page"), page)
     assert touched == {f"event_{one.hex}"}
     some = tenants[:5]
-    fetch = {"tenants": some, "after": 0, "last": 10, "types": None}
-    touched, fetch_planning = await _explained(database, statements.text("eventstore/read:fetch"), fetch)
+    fetch = {"tenants": some, "after": 0, "last": 10, "types": None, "most_bytes": 1000}
+    touched, fetch_planning = await _explained(database, statements.text("eventstore/read:fetch_page"), fetch)
     assert touched == {f"event_{tenant.hex}" for tenant in some}
     assert await _locked_by_append(store, database, one) == {f"event_{one.hex}"}
     figures = await _reading(store, tenants)
@@ -139,6 +139,7 @@ async def test_a_page_is_walked_in_order_before_anything_was_analyzed(store: Eve
         "after": 0,
         "horizon": 20000,
         "limit": 100,
+        "rows": 9999,
         "types": None,
         "tenants": None,
         "tenant": TENANT,
@@ -149,6 +150,8 @@ async def test_a_page_is_walked_in_order_before_anything_was_analyzed(store: Eve
         statements.text("eventstore/read:feed_page", "part"),
         statements.text("eventstore/read:tenant_page"),
         statements.text("eventstore/read:tenant_page", "part"),
+        statements.text("eventstore/read:feed_window"),
+        statements.text("eventstore/read:tenant_window"),
         statements.text("eventstore/read:nth_position"),
     ):
         with database.connect() as connection:
