@@ -34,19 +34,23 @@ class ArchivePart(TenantPart):
     async def export_tenant(self, tenant_id: Id, path: str | Path) -> int:
         """Write all of a tenant's events to a file of JSON lines, as of one moment; returns their number.
 
-        The file appears under its name when it is complete. Raises ``UnknownTenant`` for a tenant without a partition.
+        The file appears under its name when it is complete; what an interruption has left of it is removed. Raises
+        ``UnknownTenant`` for a tenant without a partition.
         """
         tenant, file_path = checked_id("tenant_id", tenant_id), Path(path)
         unfinished = file_path.with_name(file_path.name + ".part")
-        async with self._database.connection(f"export tenant {tenant}") as connection:
-            await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
-            try:
-                async with connection.transaction():
-                    await check_tenant(connection, self._statements, tenant)
-                    written = await self._write_events(connection, tenant, unfinished)
-            finally:
-                await connection.set_isolation_level(None)
-        unfinished.replace(file_path)
+        try:
+            async with self._database.connection(f"export tenant {tenant}") as connection:
+                await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+                try:
+                    async with connection.transaction():
+                        await check_tenant(connection, self._statements, tenant)
+                        written = await self._write_events(connection, tenant, unfinished)
+                finally:
+                    await connection.set_isolation_level(None)
+            unfinished.replace(file_path)
+        finally:
+            unfinished.unlink(missing_ok=True)  # it holds personal data
         return written
 
     async def import_tenant(self, path: str | Path, tenant_id: Id | None = None) -> tuple[UUID, int]:

@@ -6,9 +6,10 @@ detached the same way before it is dropped. Each step continues from the state i
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -20,10 +21,15 @@ from relay.eventstore.model import checked_id
 from relay.eventstore.part import Id, StorePart
 from relay.eventstore.statements import EventStoreStatements
 
+_DIRECT: Final = "event"
+"""The parent of a partition that was created by ``CREATE TABLE ... PARTITION OF event``."""
+_TURNS: Final = 10
+_BETWEEN_TURNS: Final = 0.5  # seconds
+
 
 class _Partition(NamedTuple):
     bucket: str | None
-    """The number of the bucket that it is attached to; None when it is detached."""
+    """The number of the bucket that it is attached to; _DIRECT below the table itself, None when it is detached."""
     detaching: bool
 
 
@@ -47,6 +53,7 @@ class TenantPart(StorePart):
                         f"tenant {tenant} is only partly dropped; call drop_tenant again before provisioning it"
                     )
                 return
+            await _forget_ids(connection, statements, tenant)  # of a partition that was dropped by hand
             bucket = (await execute(connection, statements.text("eventstore/tenants:bucket"), values))[0][0]
             await execute(connection, statements.for_tenant("eventstore/tenants:create", tenant))
             await execute(connection, statements.for_tenant("eventstore/tenants:attach", tenant, bucket))
@@ -61,7 +68,9 @@ class TenantPart(StorePart):
         """Destroy all of a tenant's events irreversibly. ``confirm`` is the id again.
 
         Waits for the transactions in progress and blocks none. When it is interrupted, call it again. Raises
-        ``UnknownTenant`` for a tenant without a partition, ``ConfigError`` when ``confirm`` differs.
+        ``UnknownTenant`` for a tenant of which there is nothing, ``ConfigError`` when ``confirm`` differs. Of one whose
+        partition was dropped by hand it removes what that has left. A partition that was created by hand, below the
+        table itself, is detached at an instant without another transaction; ``StorageBusy`` when there is none in 10 s.
         """
         tenant = checked_id("tenant_id", tenant_id)
         if not is_same_id(confirm, tenant):
@@ -73,8 +82,12 @@ class TenantPart(StorePart):
         ):
             partition = await _partition(connection, statements, tenant)
             if partition is None:
-                raise UnknownTenant(tenant)
-            if partition.bucket is not None:
+                if not await _forget_remains(connection, statements, tenant):
+                    raise UnknownTenant(tenant)
+                return
+            if partition.bucket == _DIRECT:
+                await _detach_direct(connection, statements, tenant)
+            elif partition.bucket is not None:
                 async with _locked(connection, statements, "bucket", partition.bucket):
                     await _detach(connection, statements, tenant, partition.bucket)
             await _forget(connection, statements, tenant)
@@ -101,10 +114,43 @@ async def _forget(connection: Connection, statements: EventStoreStatements, tena
     after: int | None = 0
     while after is not None:
         after = (await execute(connection, statement, {"after": after}))[0][0]
+    await _forget_ids(connection, statements, tenant_id)
+
+
+async def _forget_ids(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> int:
+    """Remove the ids of the tenant's events and the records of its deleted streams; returns how many there were."""
+    removed, values = 0, {"tenant": tenant_id}
     ids = statements.text("eventstore/tenants:forget_ids")
-    while (await execute(connection, ids, {"tenant": tenant_id}))[0][0]:
-        pass
-    await execute(connection, statements.text("eventstore/tenants:forget_tombstones"), {"tenant": tenant_id})
+    while count := (await execute(connection, ids, values))[0][0]:
+        removed += count
+    tombstones = statements.text("eventstore/tenants:forget_tombstones")
+    return removed + len(await execute(connection, tombstones, values))
+
+
+async def _forget_remains(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> int:
+    """Remove what a partition that was dropped by hand has left; returns how many rows that were."""
+    removed = await _forget_ids(connection, statements, tenant_id)
+    after: int | None = 0
+    statement = statements.text("eventstore/tenants:forget_feed")
+    while after is not None:
+        [(after, count)] = await execute(connection, statement, {"after": after, "tenant": tenant_id})
+        removed += count
+    return removed
+
+
+async def _detach_direct(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
+    """Detach a partition of the table itself. Waits in short turns, between which appends and readers go on."""
+    for turn in range(_TURNS):
+        try:
+            async with connection.transaction():
+                await execute(connection, statements.text("eventstore/tenants:wait_shortly"))
+                await execute(connection, statements.for_tenant("eventstore/tenants:detach_direct", tenant_id))
+        except psycopg.errors.LockNotAvailable:
+            if turn == _TURNS - 1:
+                raise
+            await asyncio.sleep(_BETWEEN_TURNS)
+        else:
+            return
 
 
 async def check_tenant(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> None:
@@ -119,7 +165,7 @@ async def _partition(connection: Connection, statements: EventStoreStatements, t
     if not rows:
         return None
     bucket, detaching = rows[0]
-    return _Partition(None if bucket is None else bucket.rpartition("_")[2], detaching)
+    return _Partition(None if bucket is None else bucket.removeprefix("event_tenants_"), detaching)
 
 
 def is_same_id(confirm: Id, tenant_id: Id) -> bool:

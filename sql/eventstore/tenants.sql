@@ -76,6 +76,15 @@ SELECT pg_advisory_unlock(hashtextextended('public.event_tenants/' || %(bucket)s
 -- bucket now. Not inside a transaction. Locks: the bucket against other changes of its partitions.
 ALTER TABLE public.event_tenants_00 DETACH PARTITION public.event_00000000000000000000000000000000 CONCURRENTLY;
 
+-- name: detach_direct
+-- Takes out a partition that was created by hand below the table itself, which has a default partition: so PostgreSQL
+-- cannot do it concurrently. Locks: the table exclusively, and waits for it at most as long as lock_timeout says.
+ALTER TABLE public.event DETACH PARTITION public.event_00000000000000000000000000000000;
+
+-- name: wait_shortly
+-- Lets this transaction wait half a second for a lock: appends and readers queue behind it. Locks: nothing.
+SELECT set_config('lock_timeout', '500ms', TRUE);
+
 -- name: finalize
 -- Completes a detach that was interrupted. Locks: as detach.
 ALTER TABLE public.event_tenants_00 DETACH PARTITION public.event_00000000000000000000000000000000 FINALIZE;
@@ -103,6 +112,31 @@ deleted AS (
 
 SELECT MAX(SequenceNum) FROM batch;
 
+-- name: forget_feed
+-- Deletes a tenant's events from the next 20,000 rows of the feed after a position, where its partition is gone; returns the
+-- last of these rows, NULL when none is left, and how many were the tenant's. Index: the feed's primary key; the feed has
+-- none of tenants. Locks: the rows deleted, and the record of dropped tenants.
+WITH batch AS MATERIALIZED (
+    SELECT SequenceNum, TenantId
+    FROM public.event_feed
+    WHERE SequenceNum > %(after)s::BIGINT
+    ORDER BY SequenceNum LIMIT 20000
+),
+
+deleted AS (
+    DELETE FROM public.event_feed AS listed USING batch
+    WHERE listed.SequenceNum = batch.SequenceNum AND batch.TenantId = %(tenant)s::UUID
+    RETURNING listed.SequenceNum
+),
+
+recorded AS (
+    INSERT INTO public.event_dropped_tenant AS known (TenantId, Position)
+    SELECT %(tenant)s::UUID, MAX(SequenceNum) FROM deleted HAVING COUNT(*) > 0
+    ON CONFLICT (TenantId) DO UPDATE SET Position = GREATEST(known.Position, EXCLUDED.Position), DroppedAt = now()
+)
+
+SELECT (SELECT MAX(SequenceNum) FROM batch), (SELECT COUNT(*) FROM deleted);
+
 -- name: forget_ids
 -- Deletes up to 5,000 ids of a tenant's events; returns their number. Index: the primary key. Locks: the rows deleted.
 WITH batch AS (
@@ -120,7 +154,7 @@ SELECT COUNT(*) FROM deleted;
 
 -- name: forget_tombstones
 -- Deletes the records of a tenant's deleted streams. Index: the primary key. Locks: the rows deleted.
-DELETE FROM public.event_tombstone WHERE TenantId = %(tenant)s::UUID;
+DELETE FROM public.event_tombstone WHERE TenantId = %(tenant)s::UUID RETURNING StreamId;
 
 -- name: drop
 -- Drops a detached partition irreversibly. Locks: that table, which no session uses any more.

@@ -19,6 +19,7 @@ from relay.localservers.postgres import DEFAULT_BUILD
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 from tests.support.paths import ROOT
+from tests.support.waiting import eventually
 
 Content = dict[uuid.UUID, list[tuple[object, ...]]]
 
@@ -168,3 +169,22 @@ def _tools() -> Path:
     assert package is not None
     assert package.origin is not None
     return Path(package.origin).parent / "pginstall" / "bin"
+
+
+async def test_an_interrupted_export_leaves_no_file(
+    gapless_store: EventStore, database: Database, tmp_path: Path
+) -> None:
+    """Neither the whole one nor a part: both hold personal data."""
+    await gapless_store.append(TENANT, STREAM, [NewEvent("E", n) for n in range(3)], NO_STREAM)
+    path, part = tmp_path / "tenant.jsonl", tmp_path / "tenant.jsonl.part"
+    with database.connect(autocommit=False) as blocker:
+        blocker.execute(f"LOCK TABLE event_{TENANT.hex}")  # after the head of the file was written
+        export = asyncio.create_task(gapless_store.export_tenant(TENANT, path))
+        await eventually(database.waiting_for_locks)
+        assert part.exists()
+        export.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await export
+        blocker.rollback()
+    assert not path.exists()
+    assert not part.exists()

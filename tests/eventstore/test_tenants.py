@@ -157,3 +157,44 @@ async def test_dropping_waits_for_a_transaction_in_flight_and_blocks_no_other(
         assert not drop.done()
         await reader.rollback()
         await asyncio.wait_for(drop, patience())
+
+
+async def test_a_partition_that_was_created_by_hand_is_dropped(store: EventStore, database: Database) -> None:
+    """Below the table itself, while another transaction reads it."""
+    tenant = uuid.uuid4()
+    database.run(f"CREATE TABLE Event_{tenant.hex} PARTITION OF Event FOR VALUES IN ('{tenant}')")
+    await store.provision_tenant(tenant)
+    await store.append(tenant, STREAM, [NewEvent("E")], NO_STREAM)
+    assert tenant in await store.list_tenants()
+    async with await database.connect_async(autocommit=False) as reader:
+        await reader.execute("SELECT 1 FROM event")
+        dropping = asyncio.create_task(store.drop_tenant(tenant, confirm=tenant))
+        await eventually(database.waiting_for_locks)
+        await store.append(TENANT, STREAM, [NewEvent("E")], NO_STREAM)  # goes on between two turns
+        await reader.rollback()
+        await dropping
+    assert tenant not in await store.list_tenants()
+    assert [event.tenant_id for event in await store.read_all()] == [TENANT]
+    assert database.run("SELECT count(*) FROM event_feed") == [(1,)]
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+async def test_what_a_partition_that_was_dropped_by_hand_leaves_is_removed(
+    store: EventStore, database: Database, dropped: bool
+) -> None:
+    """A tenant of the same id begins anew: no command of its second life is taken for one of the first."""
+    await store.append(TENANT, STREAM, [NewEvent("E", event_id=STREAM)], NO_STREAM)
+    deleted = uuid.uuid4()
+    await store.append(TENANT, deleted, [NewEvent("E")], NO_STREAM)
+    await store.delete_stream(TENANT, deleted, confirm=deleted)
+    database.run(f"DROP TABLE event_{TENANT.hex} CASCADE")
+    if dropped:
+        await store.drop_tenant(TENANT, confirm=TENANT)
+        tables = ("event_feed", "event_id", "event_tombstone")
+        assert [database.run(f"SELECT count(*) FROM {table}") for table in tables] == [[(0,)]] * 3
+        with pytest.raises(UnknownTenant):
+            await store.drop_tenant(TENANT, confirm=TENANT)
+    await store.provision_tenant(TENANT)
+    assert (await store.append(TENANT, STREAM, [NewEvent("F", event_id=STREAM)], NO_STREAM)).version == 1
+    assert (await store.append(TENANT, deleted, [NewEvent("F")], NO_STREAM)).version == 1
+    assert [event.type for event in await store.read_all()] == ["F", "F"]
