@@ -12,7 +12,7 @@ from relay.console.pages import live
 from tests.console.access.making import token, tokens_file
 from tests.console.conftest import ConsoleClient, client_of
 from tests.outbox.admin.filling import fill_aged
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, Row
 
 HTMX = {"HX-Request": "true"}
 PARTS = ["/", "/types", "/fleet"]
@@ -97,3 +97,20 @@ def test_the_api_answers_304_to_a_client_that_has_it(recorded: Outbox, console: 
     one = f"/api/v1/events/{event['event_id']}"
     own = console.get(one).headers["etag"]
     assert console.get(one, headers={"If-None-Match": own}).status_code == 304
+
+
+def test_an_event_for_one_role_is_none_for_another(recorded: Outbox, tmp_path: Path) -> None:
+    console = client_of(recorded.url_of("console"), CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)))
+    [id_] = recorded.insert([Row("t", b"the payload")])
+    path = f"/api/v1/events/{id_}"
+    reader, operator = ({"Authorization": f"Bearer {token(f'{role}-token')}"} for role in ("reader", "operator"))
+    first = console.get(path, headers=reader)
+    assert first.json()["payload"] is None
+    seen = {"If-None-Match": first.headers["etag"]}
+    assert console.get(path, headers=reader | seen).status_code == 304
+    raised = console.get(path, headers=operator | seen)
+    assert (raised.status_code, raised.json().get("payload")) == (200, "the payload")
+    lowered = console.get(path, headers=reader | {"If-None-Match": raised.headers["etag"]})
+    assert (lowered.status_code, lowered.json().get("payload")) == (200, None)
+    bury = {"If-Match": first.headers["etag"], "Idempotency-Key": "bury"}
+    assert console.post(f"{path}/bury", json={}, headers=operator | bury).status_code == 200

@@ -37,7 +37,7 @@ CHANGING: Final = (
             "event_id": EVENT_IDS[2],
             "action": "cancel",
             "idempotency-key": "5f1c9d52-6f0e-4e43-a3fc-1f9a6a8c7c12",
-            "if-match": '"1773144000000000"',
+            "if-match": '"1773144000000000.operator"',
         },
         body={"reason": "the order was withdrawn"},
         answer=problem(412, "event-moved", f"event {EVENT_IDS[2]} was changed after you saw it; look at it again"),

@@ -70,7 +70,7 @@ def retrieve_event(console: ConsoleParts, identity: Reader, event_id: UUID, resp
     event = show_event(console.url, console.table, event_id)
     if event is None:
         raise EventMissing(f"there is no event {event_id} in table {console.table}")
-    response.headers["ETag"] = etag(event.updated_at)
+    response.headers["ETag"] = etag(event.updated_at, identity.role)
     return EventDetail.of(event, visible=shows_payloads(identity))
 
 

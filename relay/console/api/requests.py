@@ -40,19 +40,22 @@ def change_request(identity: Identity, key: str | None, reason: str) -> Request:
     return Request(identity.name, key, reason)
 
 
-def etag(updated_at: Moment) -> str:
-    """An event's version: when it was last changed, in microseconds since 1970."""
+def etag(updated_at: Moment, role: Role) -> str:
+    """An event's version: when it was last changed, in microseconds since 1970, and for which role it is shown.
+
+    A role decides whether an answer has the payload, so an answer for one is not an unchanged answer for another.
+    """
     if isinstance(updated_at, datetime):
-        return f'"{(updated_at - _EPOCH) // timedelta(microseconds=1)}"'
-    return f'"{updated_at}"'
+        return f'"{(updated_at - _EPOCH) // timedelta(microseconds=1)}.{role}"'
+    return f'"{updated_at}.{role}"'
 
 
 def expected_version(if_match: str | None) -> datetime | None:
-    """The ``updated_at`` that an ETag stands for; None without one. Raises RequestProblem for a foreign ETag."""
+    """The ``updated_at`` of an ETag, of any role; None without one. Raises RequestProblem for a foreign ETag."""
     if if_match is None or if_match.strip() == "*":
         return None
     try:
-        microseconds = int(if_match.strip().removeprefix("W/").strip('"'))
-        return _EPOCH + timedelta(microseconds=microseconds)
+        microseconds, _, _ = if_match.strip().removeprefix("W/").strip('"').partition(".")
+        return _EPOCH + timedelta(microseconds=int(microseconds))
     except (ValueError, OverflowError):
         raise RequestProblem(412, "event-moved", f"If-Match: {if_match!r} is no ETag of an event") from None
