@@ -108,6 +108,7 @@ class OutboxSchema(Schema):
     def plan(self) -> Run[MigrationPlan]:
         """The table, or its missing indexes. Raises SchemaError for a table that differs from the contract."""
         table = self._table
+        yield Query(statement("outbox/migrate:plain_names"))
         schema = quote_identifier(table.schema) if table.schema else None
         named = {"table": table.quoted, "schema": schema}
         oid, kind, namespace, _ = (yield Query(statement("outbox/migrate:relation"), named))[0]

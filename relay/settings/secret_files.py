@@ -1,7 +1,7 @@
 """Variables with secrets may come from a file, as mounted secrets do: ``STORAGE_URL_FILE`` for ``STORAGE_URL``.
 
-A file holds the value on one line; blanks around it are not part of it. Which of a variable and its file counts is
-decided where they are set: the shell's wins over ``.env``'s, and both in one place is an error.
+A file holds the value on one line; blanks around it, and a byte order mark, are not part of it. Which of a variable and
+its file counts is decided where they are set: the shell's wins over ``.env``'s, and both in one place is an error.
 
 A program names the variables that it uses: no other file is opened, and no other conflict matters.
 """
@@ -58,7 +58,7 @@ def from_files(
 def _content(path: str, kind: str) -> str:
     """The text of the file, which must hold ``kind``. Raises ValueError with the fault, never with a part of it."""
     try:
-        text = Path(path).read_text(encoding="utf-8").strip()
+        text = Path(path).read_text(encoding="utf-8-sig").strip()
     except UnicodeDecodeError:
         raise ValueError("cannot be read: not UTF-8 text") from None
     except (OSError, ValueError) as error:

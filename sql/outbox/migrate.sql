@@ -6,6 +6,11 @@
 -- Parameters: none. Result: whether the lock is held now. The number is "outbox" in ASCII.
 SELECT PG_TRY_ADVISORY_XACT_LOCK(122550254464888);
 
+-- name: plain_names
+-- Definitions are compared as text, in which names have quotes only where they need them, whatever this role or database
+-- is set to. Local to the transaction. Parameters: none.
+SELECT SET_CONFIG('quote_all_identifiers', 'off', TRUE);
+
 -- name: relation
 -- What migrate finds under a name: catalog only, locks nothing.
 -- Parameters: table (quoted, with its schema if given), schema (quoted) or NULL for the search path's first one.

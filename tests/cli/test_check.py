@@ -138,6 +138,19 @@ def test_a_publication_that_stops_every_claim_is_an_error(outbox: Outbox, tmp_pa
     assert "table" not in check(tmp_path, environment)
 
 
+def test_a_database_that_quotes_all_identifiers_and_a_url_with_a_byte_order_mark_are_fine(
+    outbox: Outbox, tmp_path: Path
+) -> None:
+    outbox.database.run(f"ALTER DATABASE {outbox.database.name} SET quote_all_identifiers = on")
+    file = tmp_path / "url"
+    file.write_text(outbox.owner_url, encoding="utf-8-sig")
+    assert not check(tmp_path, {"STORAGE_URL_FILE": str(file)}).keys() & {"table", "indexes", "database"}
+    outbox.database.run("DROP INDEX idx_openoutbox_prune_dead")
+    for expected in ("idx_openoutbox_prune_dead", "up to date"):
+        done = call_cli(tmp_path, "migrate", STORAGE_URL_FILE=str(file))
+        assert (done.returncode, expected in done.stdout) == (0, True), done
+
+
 def test_policies_that_hide_events_from_the_user_are_named(outbox: Outbox, tmp_path: Path) -> None:
     assert "rights" not in check(tmp_path, {"STORAGE_URL": outbox.relay_url})
     outbox.database.run("ALTER TABLE openoutbox_events ENABLE ROW LEVEL SECURITY")

@@ -126,7 +126,7 @@ class _EndpointReader:
         if "secrets" in self._entry or not isinstance(path, str):
             raise ConfigError("set secrets or secrets_file, which is a path")
         try:
-            secrets = Path(path).read_text(encoding="utf-8").split()
+            secrets = Path(path).read_text(encoding="utf-8-sig").split()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise ConfigError(f"secrets_file {path!r} cannot be read: {reason}") from None

@@ -56,7 +56,7 @@ def _seed(text: str, parameter: str, path: str) -> str:
 
 def _read(parameter: str, path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"PUBLISHER_URL: {parameter}={path!r} cannot be read: {reason}") from None
