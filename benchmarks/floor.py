@@ -7,6 +7,7 @@ statements become, so that figures of two versions compare.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import psycopg
@@ -35,17 +36,32 @@ WHERE event_id = ANY(%(ids)s::uuid[]) AND status = 'DELIVERING' AND locked_by = 
 """
 
 
+def claim_and_settle(connection: psycopg.Connection, batch: int) -> Iterator[tuple[int, float]]:
+    """Drain the table; after each settle how many are done, and the seconds of the claim.
+
+    Raises RuntimeError when a settle misses a row.
+    """
+    cursor, count = connection.cursor(binary=True), 0
+    while True:
+        began = time.perf_counter()
+        rows = cursor.execute(CLAIM, {"limit": batch}).fetchall()
+        seconds = time.perf_counter() - began
+        if not rows:
+            return
+        cursor.execute(SETTLE, {"ids": [row[0] for row in rows], "fence": rows[0][-1]})
+        if cursor.rowcount != len(rows):
+            raise RuntimeError(f"{cursor.rowcount} of {len(rows)} rows were settled")
+        count += len(rows)
+        yield count, seconds
+
+
 def floor(servers: Servers, url: str, batch: int, *, with_parts: bool = False) -> Cell:
     """Drain the table; raises RuntimeError when a settle misses a row."""
     parts = Parts(servers, url) if with_parts else None
     count, wal, before, cpu = 0, servers.postgres_wal(), servers.postgres_cpu(), time.process_time()
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
-        cursor = connection.cursor(binary=True)
-        while rows := cursor.execute(CLAIM, {"limit": batch}).fetchall():
-            cursor.execute(SETTLE, {"ids": [row[0] for row in rows], "fence": rows[0][-1]})
-            if cursor.rowcount != len(rows):
-                raise RuntimeError(f"{cursor.rowcount} of {len(rows)} rows were settled")
-            count += len(rows)
+        for done, _ in claim_and_settle(connection, batch):
+            count = done
         own = (time.process_time() - cpu) / count * 1e6
         postgres = (servers.postgres_cpu() - before) / count * 1e6
         of_parts = parts.per_event(count) if parts else {}

@@ -37,6 +37,7 @@ from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
 from relay.outbox.paused import PausedRows
 from relay.outbox.payloads import Appetite, PayloadReader, is_damage
+from relay.outbox.reaping import Reaping
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.slowreads import SlowReads
@@ -97,9 +98,7 @@ class PostgresOutbox:
         self.longest_lease = 0.0
         """The longest LEASE_TIMEOUT of the other living relays, in seconds, where it is known."""
         self._ordered = OrderedClaim(options) if options.key_order else None
-        self._reap = self._sql("outbox/lease:reap")
-        self._reap_excluding = self._sql("outbox/lease:reap", "excluding")
-        self._first_expired = self._sql("outbox/lease:first_expired")
+        self._reaping = Reaping(self._housekeeping, slow, options)
         self._guard = ClaimGuard()
         self._guard_sql = self._sql("outbox/claim:guard")
         self._reads = SlowReads(slow, options, self.paused)
@@ -293,30 +292,8 @@ class PostgresOutbox:
         return await self._renewer.renew(fence, event_ids)
 
     async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
-        """Reclaim up to ``limit`` expired leases, each as a failed attempt."""
-        retry = self._options.retry
-        parameters = {
-            "limit": limit,
-            "lease": max(self._options.lease_timeout, self.longest_lease),
-            "base_delay": retry.base_delay,
-            "max_delay": retry.max_delay,
-            "jitter": retry.jitter,
-            "max_attempts": retry.max_attempts,
-            "excluded": id_array(excluded),
-        }
-        try:
-            return Reaped(*await self._one_row("reaping", self._reap_excluding if excluded else self._reap, parameters))
-        except StorageError as error:
-            if limit == 1 and error.blames_row:
-                error.event_id = await self._expired_first(parameters)
-            raise
-
-    async def _expired_first(self, parameters: Mapping[str, Any]) -> EventId | None:
-        async def work(connection: Connection) -> tuple[Any, ...] | None:
-            return await (await connection.execute(self._first_expired, parameters)).fetchone()
-
-        row = await self._housekeeping.run("reaping", work)
-        return row[0] if row else None
+        """Reclaim up to ``limit`` expired leases, each as a failed attempt, and as many that were behind others."""
+        return await self._reaping.reap(limit, max(self._options.lease_timeout, self.longest_lease), excluded)
 
     async def look(self) -> Rest:
         """Look for rows that claims have gone past (``relay.outbox.look``)."""

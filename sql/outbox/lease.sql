@@ -65,13 +65,15 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- Tag excluding: leaves rows out, by their ids.
--- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; excluded. Result: counts by what became.
+-- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; locked_from (seconds since 1970: where it
+-- begins, relay/outbox/reaping.py); excluded. Result: counts by what became of them, and the time in seconds since 1970.
 WITH expired AS (
     SELECT ctid AS tid
     FROM openoutbox_events
     WHERE
         status = 'DELIVERING'
         AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
+        AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8)
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY locked_at
     LIMIT (SELECT %(limit)s::bigint)
@@ -105,18 +107,20 @@ reaped AS (
 
 SELECT
     COUNT(*) FILTER (WHERE status = 'PENDING') AS retried,
-    COUNT(*) FILTER (WHERE status = 'DEAD') AS buried
+    COUNT(*) FILTER (WHERE status = 'DEAD') AS buried,
+    DATE_PART('epoch', NOW()) AS reaped_at
 FROM reaped;
 
 -- name: first_expired
 -- The row that a reap with a limit of 1 would reclaim.
 -- Index: idx_openoutbox_stuck_leases. Locks: that row, skipping those that another session has locked, for the length of
--- this statement. Parameters: lease (seconds), excluded. Result: its id, or no row.
+-- this statement. Parameters: lease (seconds), locked_from, excluded. Result: its id, or no row.
 SELECT event_id::text
 FROM openoutbox_events
 WHERE
     status = 'DELIVERING'
     AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
+    AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8)
     AND event_id <> ALL(%(excluded)s::uuid[])
 ORDER BY locked_at
 LIMIT 1

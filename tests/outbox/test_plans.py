@@ -166,7 +166,7 @@ def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], path:
 @pytest.mark.parametrize("batch", BATCHES)
 def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> None:
     retry: dict[str, Any] = {"base_delay": 1.0, "max_delay": 60.0, "jitter": 0.1, "max_attempts": 25}
-    plan = explain(connection, "outbox/lease:reap", limit=batch, lease=180.0, **retry)
+    plan = explain(connection, "outbox/lease:reap", limit=batch, lease=180.0, locked_from=float("-inf"), **retry)
     walks_in_order(plan)
     assert indexes(plan) == {"idx_openoutbox_stuck_leases"}
     assert [node["Node Type"] for node in plan].count("Tid Scan") == 1

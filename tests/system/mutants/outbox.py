@@ -137,10 +137,31 @@ SQL: Final = (
         (f"{_CONFORMANCE}::test_a_renewal_has_a_later_fence_even_when_the_clock_was_set_back",),
     ),
     Mutant(
+        "looking behind the head stops",
+        "relay/outbox/look.py",
+        "            if head.has_room and one.due_at <= self._clock():",
+        "            if False:",
+        ("tests/outbox/test_head.py::test_a_straggler_is_found_within_the_formula",),
+    ),
+    Mutant(
+        "the head comes up to the present",
+        "relay/outbox/head.py",
+        '        reached = min(last, (at - self.margin, float("-inf")))',
+        "        reached = last",
+        ("tests/outbox/test_head.py::test_a_claim_moves_the_head_to_its_last_row_and_not_into_the_margin",),
+    ),
+    Mutant(
+        "leases behind the reaper's head are left there",
+        "relay/outbox/reaping.py",
+        "        if self._clock() < self._walk_at:",
+        "        if True:",
+        ("tests/outbox/test_reaping.py::test_a_lease_behind_the_head_is_reclaimed_by_the_next_walk_over_all",),
+    ),
+    Mutant(
         "live leases are reaped",
         "sql/outbox/lease.sql",
-        "        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)\n        AND event_id <> ALL",
-        "        AND locked_at < NOW()\n        AND event_id <> ALL",
+        "        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)\n        AND locked_at >= TO",
+        "        AND locked_at < NOW()\n        AND locked_at >= TO",
         (f"{_CONFORMANCE}::test_an_expired_lease_is_a_failed_attempt_with_backoff",),
     ),
     Mutant(

@@ -1,0 +1,119 @@
+"""Reclaim expired leases, from where the last reap ended on, so that leases that ended before cost a reap nothing.
+
+Each claim, renewal and settle leaves a dead entry in the index of leases, and vacuum removes none of them while a
+transaction of another session is open from before. As for claims (``relay.outbox.head``) a reap begins at a head: the
+time of lease before which the last one has left no expired lease. What may be behind it:
+
+| what | seen by |
+|---|---|
+| an expired lease that was locked, or left out by its id, when a reap went past it | a walk over all |
+| the lease of a claim that committed later than LEASE_TIMEOUT after its begin | a walk over all |
+| leases of before the database's clock was set back | a walk over all |
+
+A walk over all is every reap while it is cheap (``CHEAP``): then there is no head. Where it is not, it is made after
+the reap from the head, over the connection of the slow reads, for a twentieth of the time: a lease behind the head is
+reclaimed after at most 20 walks and one interval of the reaper. A walk that is cut off at its deadline says nothing
+about the database, and is tried again later. Used by ``PostgresOutbox``; raises what the storage port raises.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from relay.core.errors import StorageError, StorageTimeout
+from relay.core.event import EventId
+from relay.core.ports import Reaped
+from relay.outbox.options import PostgresOptions
+from relay.postgres.codec import id_array
+from relay.postgres.connect import Connection, DeadlineConnection
+from relay.postgres.sql import statement
+
+CHEAP: Final = 0.05
+"""Seconds of a reap that walks over all leases, beside which a head is not worth it."""
+SHARE: Final = 0.05
+"""Most of the time that walks over all leases take."""
+_MARGIN: Final = 30.0  # seconds; a claim commits earlier after its begin, and a lease is seen before it expires
+_FROM_THE_FIRST: Final = float("-inf")
+
+
+class Reaping:
+    """The reaps of one relay. Not to be called again before a call has ended."""
+
+    def __init__(
+        self,
+        connection: DeadlineConnection,
+        slow: DeadlineConnection,
+        options: PostgresOptions,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connection = connection
+        self._slow = slow
+        self._clock = clock
+        retry = options.retry
+        self._retry = {
+            "base_delay": retry.base_delay,
+            "max_delay": retry.max_delay,
+            "jitter": retry.jitter,
+            "max_attempts": retry.max_attempts,
+        }
+        self._sql = {
+            excluding: statement("outbox/lease:reap", options.table, tags=["excluding"] if excluding else [])
+            for excluding in (False, True)
+        }
+        self._first_expired = statement("outbox/lease:first_expired", options.table)
+        self.head = _FROM_THE_FIRST
+        """The time, in seconds since 1970, at whose leases a reap begins where a walk over all is not cheap."""
+        self._cheap = True
+        self._walk_at = _FROM_THE_FIRST
+
+    async def reap(self, limit: int, lease: float, excluded: Sequence[EventId]) -> Reaped:
+        """Reclaim up to ``limit`` leases older than ``lease`` seconds, and as many that are behind the head."""
+        values = {**self._retry, "limit": limit, "lease": lease, "excluded": id_array(excluded)}
+        if self._cheap or self.head == _FROM_THE_FIRST:
+            return await self._walk(self._connection, values, excluding=bool(excluded))
+        reaped = await self._reap(self._connection, {**values, "locked_from": self.head}, excluding=bool(excluded))
+        if self._clock() < self._walk_at:
+            return reaped
+        try:
+            behind = await self._walk(self._slow, values, excluding=bool(excluded))
+        except StorageTimeout:
+            self._walk_at = self._clock() + 60.0 / SHARE
+            return reaped
+        return Reaped(*map(sum, zip(reaped, behind, strict=True)))
+
+    async def _walk(self, connection: DeadlineConnection, values: dict[str, Any], excluding: bool) -> Reaped:
+        """Reap from the first lease on, and learn what that costs."""
+        began = self._clock()
+        reaped = await self._reap(connection, {**values, "locked_from": _FROM_THE_FIRST}, excluding=excluding)
+        took = self._clock() - began
+        written = sum(reaped)
+        # Rows that are written take their time, too: a reap that found many says nothing about the walk.
+        self._cheap = took <= CHEAP if written < 10 else self._cheap
+        self._walk_at = self._clock() + (0.0 if written == values["limit"] else took / SHARE)
+        return reaped
+
+    async def _reap(self, connection: DeadlineConnection, values: dict[str, Any], excluding: bool) -> Reaped:
+        async def work(connection: Connection) -> tuple[Any, ...]:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(self._sql[excluding], values)
+            [row] = await cursor.fetchall()
+            return row
+
+        try:
+            retried, buried, at = await connection.run("reaping", work)
+        except StorageError as error:
+            if values["limit"] == 1 and error.blames_row:
+                error.event_id = await self._expired_first(connection, values)
+            raise
+        if retried + buried < values["limit"]:
+            self.head = at - max(values["lease"], _MARGIN) - 1.0
+        return Reaped(retried, buried)
+
+    async def _expired_first(self, connection: DeadlineConnection, values: dict[str, Any]) -> EventId | None:
+        async def work(connection: Connection) -> tuple[Any, ...] | None:
+            return await (await connection.execute(self._first_expired, values)).fetchone()
+
+        row = await connection.run("reaping", work)
+        return row[0] if row else None
