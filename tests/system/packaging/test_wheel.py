@@ -14,6 +14,7 @@ import uuid
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ class Installed:
 
     wheel: Path
     sdist: Path
+    client_sdist: Path
     bin: Path
     elsewhere: Path
 
@@ -63,11 +65,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     ):
         subprocess.run(command, check=True, cwd=work)
     (wheel,), (sdist,), (client,) = work.glob("*.whl"), work.glob("*.tar.gz"), work.glob("client/*.whl")
+    (client_sdist,) = work.glob("client/*.tar.gz")
     python = work / "venv" / "bin" / "python"
     subprocess.run(
         [uv, "pip", "install", "--quiet", "--python", str(python), str(client), str(wheel)], check=True, cwd=work
     )
-    return Installed(wheel, sdist, python.parent, work)
+    return Installed(wheel, sdist, client_sdist, python.parent, work)
 
 
 def test_the_wheel_holds_the_packages_and_every_statement(installed: Installed) -> None:
@@ -94,6 +97,24 @@ def test_the_source_archive_holds_what_the_wheel_is_built_from_and_no_more(insta
         *("pyspark_openoutbox.py", "pyspark_openoutbox_eventstore.py", "pyspark_openoutbox_deliverylog.py"),
     }
     assert not [name for name in names if "/test" in name or "__pycache__" in name]
+
+
+@pytest.mark.parametrize(
+    ("name", "pins"), [("openoutbox-client", []), ("openoutbox-relay", [f"openoutbox-client=={__version__}"])]
+)
+def test_a_source_archive_builds_alone(installed: Installed, tmp_path: Path, name: str, pins: list[str]) -> None:
+    """By an ordinary front end, in a folder that has nothing but it."""
+    sdist = installed.client_sdist if name == "openoutbox-client" else installed.sdist
+    alone = shutil.copy(sdist, tmp_path)
+    wheel = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "wheel", "--no-deps", alone]
+    done = subprocess.run(wheel, cwd=tmp_path, capture_output=True, text=True, timeout=patience(), check=False)
+    assert done.returncode == 0, done.stderr
+    (built,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        (path,) = (member for member in archive.namelist() if member.endswith(".dist-info/METADATA"))
+        metadata = Parser().parsestr(archive.read(path).decode())
+    assert (metadata["Name"], metadata["Version"]) == (name, __version__)
+    assert [one for one in metadata.get_all("Requires-Dist", []) if one.startswith("openoutbox-client")] == pins
 
 
 def test_an_index_would_accept_the_metadata(installed: Installed) -> None:
