@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeAlias, TypeVar
@@ -55,6 +56,12 @@ _CHECK_VIOLATION: Final = "23514"
 _UNIQUE_VIOLATION: Final = "23505"
 _OUT_OF_RANGE: Final = "22003"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
+
+
+_log = logging.getLogger(__name__)
+
+_OTHER_META: Final = 2
+"""The fourth number of ``event_append_once`` for a repetition with other metadata; 1 for one with the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +239,8 @@ async def _append_within(channel: AsyncChannel, statements: EventStoreStatements
 async def _append(channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder) -> Appended:
     """One statement, which locks the positions before it writes to the outbox."""
     numbers = (await channel.fetch(*order.query(statements)))[0][0]
+    if numbers[3:] == [_OTHER_META]:
+        _log.warning("stream %s: a repeated append has other metadata; the stored one stays", order.stream_id)
     return Appended(*numbers[:3])
 
 

@@ -82,6 +82,7 @@ def _migrations(statements: EventStoreStatements, *, gapless: bool) -> tuple[Mig
         Migration(8, "deleted streams, and stored events that refuse changes", files("0008_tombstones")),
         Migration(9, "time in proportion to the events of a transaction, where positions have no gaps", ()),
         Migration(10, "checkpoints that name the event that was read", files("0010_checkpoints")),
+        Migration(11, "repeated appends whose metadata differs", ()),
     )
 
 

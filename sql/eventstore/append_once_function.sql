@@ -14,8 +14,9 @@ $$;
 
 -- name: append_once
 -- Appends as event_append does, unless the events with these ids are in the stream already: then nothing is written,
--- whatever version is expected, and the result has a fourth number. ES003 is raised when an event of one of these ids
--- has other content, and when only some of the ids are in the stream.
+-- whatever version is expected, and the result has a fourth number: 2 where their metadata was another one, which a repetition
+-- may have (a new trace), else 1. ES003 is raised when an event of one of these ids has another type or other data, and
+-- when only some of the ids are in the stream.
 -- Index: the primary key of the ids; the partition's (TenantId, StreamId, Version). Locks: event_lock, and as
 -- event_append; the new ids.
 CREATE OR REPLACE FUNCTION public.event_append_once(
@@ -47,10 +48,11 @@ BEGIN
         USING ERRCODE = 'ES003';
     END IF;
     EXECUTE
-        'SELECT ARRAY[min(stored.SequenceNum), max(stored.SequenceNum), max(stored.Version), 1], count(*) '
+        'SELECT ARRAY[min(stored.SequenceNum), max(stored.SequenceNum), max(stored.Version), '
+        'CASE WHEN bool_and(stored.Meta = new.meta::JSONB) THEN 1 ELSE 2 END], count(*) '
         'FROM unnest($3, $4, $5, $6) AS new (version, type, meta, data) JOIN public.event AS stored '
         'ON stored.TenantId = $1 AND stored.StreamId = $2 AND stored.Version = new.version AND stored.Type = new.type '
-        'AND stored.Meta = new.meta::JSONB AND stored.Data IS NOT DISTINCT FROM new.data::JSONB'
+        'AND stored.Data IS NOT DISTINCT FROM new.data::JSONB'
     INTO v_numbers, v_same USING p_tenant, p_stream, v_versions, p_types, p_metas, p_datas;
     IF v_same < v_count THEN
         RAISE EXCEPTION 'an event of the same id has other content in the stream (ids %, versions %)', p_ids, v_versions

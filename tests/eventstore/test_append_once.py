@@ -54,7 +54,6 @@ async def test_the_same_id_with_other_content_is_refused(store: EventStore) -> N
         [dataclasses.replace(first, type="Other")],
         [dataclasses.replace(first, data={"n": 7})],
         [dataclasses.replace(first, data=None)],
-        [dataclasses.replace(first, meta={})],
     ]
     for events in others:
         with pytest.raises(EventIdConflict, match=f"other content.*{first.event_id}"):
@@ -133,3 +132,15 @@ async def test_ids_come_along_with_an_export_and_go_with_their_tenant(
     await store.import_tenant(file)
     assert (await store.append(TENANT, STREAM, events, ANY)).version == 3
     assert [event.type for event in await store.read_stream(TENANT, STREAM)] == ["Without", "E", "E"]
+
+
+async def test_a_repetition_may_have_other_metadata(store: EventStore, caplog: pytest.LogCaptureFixture) -> None:
+    """A command that is sent again has a new trace. The first one stays, and the log says so."""
+    first, second = identified(1, 2)
+    written = await store.append(TENANT, STREAM, [first, second], NO_STREAM)
+    assert await store.append(TENANT, STREAM, [first, second], ANY) == written
+    assert caplog.messages == []
+    again = dataclasses.replace(second, meta={"trace": "another"})
+    assert await store.append(TENANT, STREAM, [first, again], ANY) == written
+    assert [message for message in caplog.messages if "other metadata" in message and str(STREAM) in message]
+    assert [event.meta for event in await store.read_all()] == [first.meta, second.meta]
