@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import psycopg
 import pytest
 
 from relay.core.errors import ConfigError, StorageError
+from relay.localservers.postgres import PostgresServer
 from relay.outbox.extensions import add_extension
 from relay.outbox.wakeup import OutboxWakeUps
 from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.fixtures.postgres import create_database
 from tests.support.waiting import eventually, patience
 
 pytestmark = pytest.mark.session
@@ -54,6 +57,28 @@ async def test_an_insert_ends_the_wait_for_the_next_poll(waking: Outbox, start: 
         waking.insert(events)
         await eventually(lambda: "PENDING" not in waking.counts() and "DELIVERING" not in waking.counts())
     assert waking.counts() == {"DELIVERED": 3}
+
+
+@pytest.mark.postgres
+def test_a_full_queue_of_notifications_makes_no_insert_fail() -> None:
+    """A session that listens within a transaction holds all that was announced since."""
+    with PostgresServer(settings={"max_notify_queue_pages": "64"}) as server:
+        outbox = Outbox.create(create_database(server.url))
+        add_extension(outbox.url, TableName(), "wake-up")
+        with outbox.database.connect() as holder:
+            holder.execute("LISTEN other")
+            holder.execute("BEGIN")
+            holder.execute("SELECT 1")
+            with pytest.raises(psycopg.errors.ProgramLimitExceeded):
+                outbox.database.run(
+                    "SELECT pg_notify('other', n || repeat('x', 7900)) FROM generate_series(1, 100) AS n"
+                )
+            with suppress(psycopg.errors.ProgramLimitExceeded):
+                while True:
+                    outbox.database.run("SELECT pg_notify('other', gen_random_uuid() || repeat('x', 7900))")
+            for number in range(3):
+                outbox.insert([Row("t", str(number).encode())])
+        assert outbox.counts() == {"PENDING": 3}
 
 
 async def test_a_lost_connection_listens_again_and_looks_for_what_it_missed(waking: Outbox, start: StartRelay) -> None:

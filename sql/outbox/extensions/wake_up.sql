@@ -3,7 +3,10 @@
 -- all committing transactions share, and one a statement would cost writers three quarters of their throughput. What
 -- is not announced is found by polling, which is quick just after a wake-up. A sequence beside the table remembers the
 -- last 5 ms that had one: sequences are outside of transactions, so no writer waits for another.
--- An insert never fails for it: without its sequence (the table was renamed) the trigger does nothing.
+-- An insert does not fail for it: without its sequence (the table was renamed) the trigger does nothing, and while the
+-- server's queue of notifications is half full it leaves them out: a full one makes each COMMIT that notified fail.
+-- One thing it cannot know: PREPARE TRANSACTION fails in a transaction that notified. Do not add it where those that
+-- insert are prepared (two-phase commit).
 -- Safe to run again. Locks: SHARE ROW EXCLUSIVE on the table, for an instant.
 CREATE SEQUENCE IF NOT EXISTS openoutbox_events_wake MINVALUE 0 START 0;
 
@@ -16,7 +19,9 @@ DECLARE
 BEGIN
     IF sequence IS NOT NULL AND COALESCE(PG_SEQUENCE_LAST_VALUE(sequence), 0) < slot THEN
         PERFORM SETVAL(sequence, slot);
-        PERFORM PG_NOTIFY('openoutbox_' || TG_RELID, '');
+        IF PG_NOTIFICATION_QUEUE_USAGE() < 0.5 THEN
+            PERFORM PG_NOTIFY('openoutbox_' || TG_RELID, '');
+        END IF;
     END IF;
     RETURN NULL;
 END
