@@ -37,15 +37,22 @@ class StorageError(OutboxError):
 
     event_id: str | None = None
     """The event whose row the database refuses, where a statement was about a single row."""
+    answered: bool = False
+    """Whether the server rolled the statement back and keeps the connection: a row may be to blame for any state."""
 
     def __init__(self, message: str, sqlstate: str | None = None) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
 
     @property
-    def blames_row(self) -> bool:
-        """Whether the statement failed for what it was to write, rather than for the state of the database."""
+    def guesses_row(self) -> bool:
+        """The first guess: the statement failed for what it was to write, not for the state of the database."""
         return not isinstance(self, StorageUnavailable | StorageBusy | SchemaError)
+
+    @property
+    def may_blame_row(self) -> bool:
+        """Whether the same statement for other rows may work, so that it is worth trying."""
+        return self.answered or self.guesses_row
 
 
 class StorageUnavailable(StorageError):

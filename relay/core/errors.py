@@ -93,6 +93,11 @@ class StorageTimeout(StorageUnavailable):
     server_answers = False
     """Whether the server took the cancellation of the statement: then the statement is slow, not the network."""
 
+    @property
+    def may_blame_row(self) -> bool:
+        """A row whose trigger is slow stops every statement that it is in."""
+        return self.server_answers
+
 
 class PublisherError(OutboxError):
     """The publisher failed as a whole, not on a single event."""

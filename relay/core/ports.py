@@ -48,6 +48,17 @@ class Settlement:
         self.released[:0] = earlier.released
         self.acknowledged |= earlier.acknowledged
 
+    def where(self, is_chosen: Callable[[EventId], bool]) -> Settlement:
+        """The verdicts on some of the events."""
+        return Settlement(
+            self.fence,
+            [event_id for event_id in self.delivered if is_chosen(event_id)],
+            [entry for entry in self.retried if is_chosen(entry[0])],
+            [entry for entry in self.buried if is_chosen(entry[0])],
+            [event_id for event_id in self.released if is_chosen(event_id)],
+            self.acknowledged,
+        )
+
     def event_ids(self) -> list[EventId]:
         """Every event there is a verdict on."""
         retried = (event_id for event_id, _, _ in self.retried)
@@ -67,6 +78,8 @@ class Settled(NamedTuple):
     released: int = 0
     locked: frozenset[EventId] = frozenset()
     """Still held under the fence and not written: another session has locked these rows."""
+    kept: frozenset[EventId] = frozenset()
+    """Still held under the fence, not written and not locked: a BEFORE trigger or a rule keeps them as they are."""
 
     @property
     def total(self) -> int:
@@ -88,6 +101,15 @@ class Reaped(NamedTuple):
 
     retried: int
     buried: int
+    kept: int = 0
+    """Leases that it chose, and that a BEFORE trigger or a rule kept as they are."""
+    kept_row: EventId | None = None
+    """Which one that is, after a statement with a limit of 1."""
+
+    @property
+    def total(self) -> int:
+        """How many were reclaimed."""
+        return self.retried + self.buried
 
 
 class Backlog(NamedTuple):
@@ -167,6 +189,9 @@ class OutboxStorage(Protocol):
 
         A row that another session has locked is skipped and reported; nothing waits for it.
         """
+
+    async def held(self, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
+        """Which events of each settlement are still held under its fence: after a reply that was lost."""
 
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         """Prolong leases to a full LEASE_TIMEOUT from now; rows that another session has locked keep theirs.

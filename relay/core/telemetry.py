@@ -55,6 +55,9 @@ class Telemetry(Protocol):
     def leases_lost(self, events: int) -> None:
         """Outcomes or renewals whose lease was lost."""
 
+    def row_refused(self, doing: str) -> None:
+        """The database refuses to ``claim``, ``settle``, ``renew`` or ``reap`` one row, once more."""
+
     def reaped(self, retried: int, buried: int) -> None:
         """Expired leases reclaimed."""
 

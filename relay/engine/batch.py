@@ -34,7 +34,7 @@ from relay.core.ports import AttemptRecorder, Settlement
 from relay.core.tracing import BatchTrace
 from relay.core.verdict import RELEASE, Bury, Deliver, Release, Retry, Verdict
 from relay.engine.attempts import Attempts
-from relay.engine.fences import Lease, Leases, select
+from relay.engine.fences import Lease, Leases
 from relay.engine.order import KeyQueues, Order
 
 SLOW: Final = 1.0
@@ -61,12 +61,12 @@ class Portion:
     def part(self, event_ids: Collection[EventId]) -> Portion:
         """The verdicts on some of the events; none of them is known to be refused."""
         chosen = frozenset(event_ids)
-        return replace(self, settlement=select(self.settlement, chosen.__contains__), refusals=0)
+        return replace(self, settlement=self.settlement.where(chosen.__contains__), refusals=0)
 
     def without(self, event_ids: Collection[EventId]) -> Portion:
         """The verdicts on the other events."""
         left_out = frozenset(event_ids)
-        return replace(self, settlement=select(self.settlement, lambda event_id: event_id not in left_out))
+        return replace(self, settlement=self.settlement.where(lambda event_id: event_id not in left_out))
 
     def after_lost_reply(self) -> Portion:
         """The statement may have been carried out."""
@@ -384,7 +384,7 @@ class Batch:
             self.suspects.pop(event_id, None)
             self._leases.forget(event_id)
         self.undecided = [entry for entry in self.undecided if entry[0].event_id not in gone]
-        self.verdicts = select(self.verdicts, lambda event_id: event_id not in gone)
+        self.verdicts = self.verdicts.where(lambda event_id: event_id not in gone)
         kept = (portion.without(gone) for portion in self.aside)
         self.aside = [portion for portion in kept if len(portion)]
 

@@ -32,7 +32,6 @@ from relay.engine.refusal import Exclusions
 from relay.engine.suspects import CONNECTION_CUT
 from relay.engine.waiting import Patience, Polling, wait_event
 
-_MOST_REFUSALS = 32  # claims in a row refused for a row; then it is not a few rows that are refused
 _RESERVE = 4  # a quarter of the places is for destinations that answer
 _SMALLEST_SHARE = (
     4  # room for a quarter of the places, a whole batch at most, is worth a claim: small ones cost as much
@@ -60,12 +59,10 @@ class Claimer:
         self._limit = context.options.batch_size
         """Most events of the next claim: half as many after one that was rolled back, timed out or met a refused row,
         twice as many after a good one."""
-        self._excluded = Exclusions("claim", context.clock)
+        self._excluded = Exclusions("claim", context.refused_rows, context.clock)
         self._away = context.away
         self._left_out = NONE_HELD
         """The event types that the storage was last told to leave out."""
-        self._refusals = 0
-        """Claims in a row that the database refused for a row."""
         self._reserve = 0 if context.options.in_order else context.options.max_in_flight // _RESERVE
         """Places for destinations that answer. None in order per key, where a claim cannot leave destinations."""
         self._crowded_since: float | None = None
@@ -96,12 +93,16 @@ class Claimer:
             try:
                 events = await self._claim()
             except StorageError as error:
-                if error.blames_row and self._go_past_refused_row(error):
+                if error.may_blame_row and self._narrow(error):
                     continue
                 if isinstance(error, StorageBusy | StorageTimeout):
                     self._limit = max(1, self._limit // 2)  # waits for fewer locks, and takes less time
-                self._health.storage_failed("claim", error)
-                await patience.pause()
+                tried_out = error.may_blame_row and self._limit == 1
+                self._health.storage_failed("claim", error, tried_out=tried_out)
+                if tried_out:  # other rows are tried next
+                    await asyncio.sleep(self._options.poll_interval)
+                else:
+                    await patience.pause()
                 continue
             patience.reset()
             await self._rest(events, self._clock() - began)
@@ -148,11 +149,14 @@ class Claimer:
         batch.suspect(known)
         return known
 
-    def _go_past_refused_row(self, error: StorageError) -> bool:
-        """Claim less, until the error says which row is refused; then leave that row out. False when neither helps."""
-        self._refusals += 1
-        if self._refusals >= _MOST_REFUSALS:
-            self._health.storage_failed("claim", error)
+    def _narrow(self, error: StorageError) -> bool:
+        """Claim less, until the error says which row failed alone; then leave that one out, and try the next.
+
+        False when neither helps: then it is the database.
+        """
+        lasts = self._excluded.narrowed()
+        if lasts or isinstance(error, StorageTimeout):
+            self._health.storage_failed("claim", error, tried_out=lasts)
         if error.event_id is None and self._limit > 1:
             self._limit //= 2  # claims what comes before the refused row
             return True
@@ -217,8 +221,7 @@ class Claimer:
         try:
             claim = await self._storage.claim(limit, size, self._excluded.ids(), without)
             ok = True
-            self._health.storage_worked("claim")
-            self._refusals = 0
+            self._judge(claim)
             self._limit = min(self._limit * 2, self._options.batch_size)
             self._inflight.rows_wait = claim.waiting
             await self._accept(claim, sent_at)
@@ -229,6 +232,15 @@ class Claimer:
                 self._telemetry.storage_op("claim", ok=False, seconds=self._clock() - sent_at)
         more = len(claim.events) == limit or (claim.events and claim.waiting)
         return -1 if more else len(claim.events)
+
+    def _judge(self, claim: Claim) -> None:
+        """A claim that brings events is the control of those that failed; an empty one has none."""
+        if claim.fence is not None:
+            self._excluded.went_through()
+        elif (error := self._excluded.nothing_left()) is not None:
+            self._health.storage_failed("claim", error, tried_out=True)
+            return
+        self._health.storage_worked("claim")
 
     def _leave_out_away(self) -> None:
         """Leave out the events whose destinations do not answer, but for a claim now and then that tries them."""

@@ -12,6 +12,7 @@ from relay.engine.away import AwayDestinations
 from relay.engine.health import RelayHealth
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
+from relay.engine.refusal import RefusedRows
 from relay.engine.suspects import Suspects
 
 
@@ -31,6 +32,7 @@ class EngineContext:
     inflight: InFlight
     suspects: Suspects
     away: AwayDestinations
+    refused_rows: RefusedRows
     tracer: Tracer | None
     """The spans; None when there are none."""
 
@@ -49,4 +51,7 @@ class EngineContext:
         health = RelayHealth(telemetry, clock)
         inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes)
         away = AwayDestinations(telemetry, options.connect_retry_interval, clock)
-        return cls(storage, publisher, telemetry, options, clock, recorder, health, inflight, Suspects(), away, tracer)
+        refused = RefusedRows(telemetry, clock)
+        return cls(
+            storage, publisher, telemetry, options, clock, recorder, health, inflight, Suspects(), away, refused, tracer
+        )

@@ -92,18 +92,6 @@ class Leases:
         for event_id in settlement.event_ids():
             by_lease.setdefault(self.of(event_id), set()).add(event_id)
         return [
-            replace(select(settlement, event_ids.__contains__), fence=lease.fence)
+            replace(settlement.where(event_ids.__contains__), fence=lease.fence)
             for lease, event_ids in by_lease.items()
         ]
-
-
-def select(settlement: Settlement, is_chosen: Callable[[EventId], bool]) -> Settlement:
-    """The verdicts on some of the events."""
-    return Settlement(
-        settlement.fence,
-        [event_id for event_id in settlement.delivered if is_chosen(event_id)],
-        [entry for entry in settlement.retried if is_chosen(entry[0])],
-        [entry for entry in settlement.buried if is_chosen(entry[0])],
-        [event_id for event_id in settlement.released if is_chosen(event_id)],
-        settlement.acknowledged,
-    )

@@ -79,24 +79,26 @@ class RelayHealth:
         """Whether the database answers, although it may refuse some of the work."""
         return not self.storage_error or self._answers
 
-    def storage_failed(self, op: str, error: StorageError) -> None:
+    def storage_failed(self, op: str, error: StorageError, *, tried_out: bool = False) -> None:
         """A statement could not be carried out, for a reason that lies with the database.
 
-        One that was rolled back counts from the third in a row on, where it is a claim, settle or renewal.
+        One that was rolled back counts from the third in a row on, where it is a claim, settle or renewal; at once
+        where that was ``tried_out`` with several rows.
         """
         self._in_a_row[op] += 1
         reason = str(error) or type(error).__name__
-        if isinstance(error, StorageBusy):
+        if isinstance(error, StorageBusy) and not tried_out:
             if op not in _WORK or self._in_a_row[op] <= _MOST_IN_A_ROW:
                 return
             reason = f"{self._in_a_row[op]} statements in a row failed: {reason}"
-        else:
+        elif not error.answered:
             self.settle_owed = self.renewal_owed = True
         now = self._clock()
         if not self.storage_error or now - self._reminded_at >= _REMIND_SECONDS:
             self._reminded_at = now
             logger.error("the database cannot be used: %s", reason, extra={"action": "storage_unavailable", "op": op})
-        self._answers = isinstance(error, StorageRefuses) or not isinstance(error, StorageUnavailable)
+        refuses = error.answered or isinstance(error, StorageRefuses)
+        self._answers = refuses or not isinstance(error, StorageUnavailable)
         self.storage_refuses = self._answers
         if op in _WORK:
             alone = op in self._worked_beside and self._in_a_row[op] > _MOST_IN_A_ROW

@@ -20,6 +20,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 
+from relay.core.blame import Blame, kept, quarters
 from relay.core.errors import StorageError
 from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
@@ -28,7 +29,7 @@ from relay.engine.context import EngineContext
 from relay.engine.fences import Lease
 from relay.engine.losses import LeaseLosses
 from relay.engine.publish import Offers
-from relay.engine.refusal import Exclusions, RefusalLog, quarters
+from relay.engine.refusal import Exclusions, Refusals
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class LeaseRenewer:
         self._clock = context.clock
         self._seconds = context.options.lease_timeout
         self._offers = offers
-        self._log = RefusalLog(context.clock)
+        self._refusals = Refusals("renew", context.refused_rows, context.clock)
         self._losses = LeaseLosses(context.clock, self._seconds)
         self._tick = min(self._seconds / 24, 1.0)
 
@@ -102,19 +103,28 @@ class LeaseRenewer:
             try:
                 renewal = await self._send(lease, part, sent_at)
             except StorageError as error:
-                if not error.blames_row:
-                    self._health.storage_failed("renew", error)
+                if not error.may_blame_row or not self._set_refused_aside(batch, lease, part, error):
+                    self._health.storage_failed("renew", error, tried_out=error.may_blame_row)
                     # Not due before the next tick: until then the settler has its turn with this batch.
                     batch.renewal_failed(lease, event_ids, self._clock() + self._tick / 2, refused=False)
                     return False
                 if len(part) > 1:
-                    parts.extend(quarters(part))
-                else:
-                    self._log.renewal_refused(part[0], error)
-                    batch.renewal_failed(lease, part, self._clock() + self._seconds / 6, refused=True)
+                    parts.extendleft(reversed(quarters(part)))
             else:
                 self._take(batch, lease, renewal, part, sent_at)
+        if not parts and (failed := self._refusals.without_control()) is not None:
+            self._health.storage_failed("renew", failed, tried_out=True)
         return not parts  # the rest keeps the old lease, which is still due: the next round goes on with it
+
+    def _set_refused_aside(self, batch: Batch, lease: Lease, part: Sequence[EventId], error: StorageError) -> bool:
+        """Renew a row that failed alone later, and alone. False when it is the database that fails."""
+        if len(part) > 1:
+            return True
+        again_at = self._clock() + self._seconds / 6
+        fault = self._refusals.failed(part[0], error, again_at)
+        if fault is not Blame.DATABASE:
+            batch.renewal_failed(lease, part, again_at, refused=True)
+        return fault is not Blame.DATABASE
 
     async def _send(self, lease: Lease, event_ids: Sequence[EventId], sent_at: float) -> Renewal:
         ok = False
@@ -130,6 +140,7 @@ class LeaseRenewer:
         held = set(batch.held_ids())
         event_ids = [event_id for event_id in event_ids if event_id in held]
         if renewal.held:
+            self._refusals.went_through()
             renewed = [event_id for event_id in event_ids if event_id not in renewal.unchanged]
             batch.renewed(Lease.of(renewal.fence, sent_at, self._seconds), renewed)
         if renewal.unchanged:
@@ -162,7 +173,7 @@ class LeaseReaper:
         self._most = context.options.reap_batch_size
         self._limit = self._most
         """Most leases of the next statement: less than ``_most`` after the database refused a row."""
-        self._excluded = Exclusions("reap", context.clock)
+        self._excluded = Exclusions("reap", context.refused_rows, context.clock)
         self._inflight = context.inflight
         self._interval = 0.7 * min(_REAP_LATEST, context.options.lease_timeout / 4)
 
@@ -181,15 +192,22 @@ class LeaseReaper:
         total = Reaped(0, 0)
         try:
             while (reaped := await self._reap()) is not None:
-                limit, self._limit = self._limit, min(self._limit * 2, self._most)
                 total = Reaped(total.retried + reaped.retried, total.buried + reaped.buried)
-                if reaped.retried + reaped.buried < limit:
+                if reaped.kept:
+                    error = kept("reaping")
+                    error.event_id = reaped.kept_row
+                    if self._narrow(error):
+                        continue
+                    return
+                limit, self._limit = self._limit, min(self._limit * 2, self._most)
+                if reaped.total < limit:
+                    self._excluded.nothing_left()
                     return
         finally:
-            if any(total):
+            if total.total:
                 logger.warning(
                     "reclaimed %d expired leases; %d of their events are dead now",
-                    total.retried + total.buried,
+                    total.total,
                     total.buried,
                     extra={"action": "leases_reaped", "retried": total.retried, "dead": total.buried},
                 )
@@ -206,16 +224,21 @@ class LeaseReaper:
                 reaped = await self._storage.reap(self._limit, self._excluded.ids() + self._inflight.locked_ids())
                 ok = True
             except StorageError as error:
-                if error.blames_row and error.event_id is None and self._limit > 1:
-                    self._limit //= 2  # reaps what comes before the refused row
-                    continue
-                if error.blames_row and self._excluded.add(error):
+                if error.may_blame_row and self._narrow(error):
                     continue
                 self._health.storage_failed("reap", error)
                 return None
             finally:
                 self._telemetry.storage_op("reap", ok=ok, seconds=self._clock() - started)
             self._health.storage_worked("reap")
-            if any(reaped):
-                self._telemetry.reaped(*reaped)
+            if reaped.total:
+                self._telemetry.reaped(reaped.retried, reaped.buried)
+                self._excluded.went_through()
             return reaped
+
+    def _narrow(self, error: StorageError) -> bool:
+        """Reap less, until the error says which row failed alone; then leave that one out."""
+        if error.event_id is None and self._limit > 1:
+            self._limit //= 2  # reaps what comes before the refused row
+            return True
+        return self._excluded.add(error)

@@ -89,6 +89,7 @@ class Relay:
         self.health = context.health
         self.inflight = context.inflight
         self.away = context.away
+        self.refused_rows = context.refused_rows
         self.decider = Decider(context)
         self._offers = Offers(context, self.decider)
         self._gate = Gate(context, self._offers, self.decider)

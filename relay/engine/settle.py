@@ -4,18 +4,20 @@ While one write is under way the next verdicts gather, so its size follows the l
 connection: they wait, and are written before anything else when the database is back.
 
 One row that the database refuses (a constraint, a trigger) fails the whole statement. Then the round goes on with
-quarters of it, until what is refused stands alone, and every other verdict is written. A refused row is set aside and
-tried again on its own after a pause, ever longer, and in the end left to its lease. One round writes the new verdicts
-first, and sends a bounded number of statements after them. So many refused rows delay nothing else: the rest is set
-aside, and the next round follows at once.
+quarters of it, until what is refused stands alone, and every other verdict is written; ``relay.core.blame`` says when
+that row is to blame, and when the database. A refused row is set aside and tried again on its own after a pause, ever
+longer, and in the end left to its lease. One round writes the new verdicts first, and sends a bounded number of
+statements after them. So many refused rows delay nothing else: the rest is set aside, and the next round follows at
+once. A row that a BEFORE trigger or a rule keeps as it was is a refused row, too.
 
 A row that another session has locked is skipped by the statement, so that the others are written at once. It is set
 aside and written together with later verdicts, after pauses that grow to a second, for as long as it is locked. Its
 lease may expire meanwhile: a locked row cannot be renewed, and not be reaped either, so the verdict is written once the
 row is unlocked, unless a reaper was faster.
 
-A statement that the database rolled back or that passed its deadline is sent again with half as many rows, down to one,
-and the next ones grow again: a smaller one waits for fewer locks and ends before a statement timeout.
+After a statement that the database rolled back or that passed its deadline the next ones have fewer rows, down to one,
+and grow again: a smaller one waits for fewer locks and ends before a statement timeout. One that was cancelled at its
+deadline may have been carried out: the rows are read back first, and what is written is not written again.
 """
 
 from __future__ import annotations
@@ -23,20 +25,23 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
+from relay.core.blame import Blame, kept, quarters
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.ports import Settled
 from relay.engine.batch import Portion
 from relay.engine.context import EngineContext
 from relay.engine.losses import LeaseLosses
-from relay.engine.refusal import RefusalLog, growing_pause, quarters
+from relay.engine.refusal import Refusals, growing_pause
 from relay.engine.waiting import Patience, wait_event
 
 logger = logging.getLogger(__name__)
 
 _MOST_REFUSALS = 5  # tries to settle one event before it is left to its lease
 _FIRST_PAUSE = 1.0  # seconds before a refused row is tried again; doubled each time
+_LONGEST_PAUSE = 16.0
 _LOCKED_PAUSES = (0.05, 1.0)  # seconds, the first and the longest one, before locked rows are tried again
 _MOST_SPLITS = 64  # statements of one round that look for refused rows: enough for three among a thousand
 _MOST_RETRIES = 8  # statements of one round that try known refused rows again
@@ -60,7 +65,8 @@ class Settler:
         self._clock = context.clock
         self.delivered = self.failed = 0
         """Verdicts written since the start."""
-        self._log = RefusalLog(context.clock)
+        self._log = context.refused_rows
+        self._refusals = Refusals("settle", context.refused_rows, context.clock)
         self._losses = LeaseLosses(context.clock, context.options.lease_timeout)
         self._most = _ALL
         """Rows of one statement."""
@@ -78,7 +84,7 @@ class Settler:
                 await self._round()
                 patience.reset()
             except StorageError as error:
-                self._health.storage_failed("settle", error)
+                self._health.storage_failed("settle", error, tried_out=error.may_blame_row)
                 await patience.pause()
                 self._inflight.settleable.set()
 
@@ -116,6 +122,8 @@ class Settler:
             if not self._splits:
                 self._health.settle_owed = False
             await self._write_up_to(self._retries, _MOST_RETRIES)
+            if not self._splits and (error := self._refusals.without_control()) is not None:
+                raise error
         finally:
             self._keep_the_rest()
             for batch in batches:
@@ -129,7 +137,7 @@ class Settler:
             write = writes[0] = self._without_expired(writes[0])
             parts = await self._write(write) if write else []
             writes.popleft()
-            writes.extend(parts)
+            writes.extendleft(reversed(parts))  # down to one row first: the sooner the fault is known
 
     def _keep_the_rest(self) -> None:
         """What this round did not get to is set aside, due at once: the next round begins with it."""
@@ -160,23 +168,51 @@ class Settler:
             results = await self._storage.settle([portion.settlement for portion in write])
         except StorageError as error:
             self._measure(write, seconds=self._clock() - started, error=error)
-            if error.blames_row:
-                return self._apart(write, error)
-            if isinstance(error, StorageBusy) and sum(map(len, write)) == 1:
-                return self._set_aside_busy(write[0], error)
-            if isinstance(error, StorageUnavailable):
-                # In place: the write stands in its deque, and is put back or set aside from there.
-                write[:] = [portion.after_lost_reply() for portion in write]
-            if isinstance(error, StorageBusy | StorageTimeout):
-                self._most = max(1, sum(map(len, write)) // 2)
-            self._put_back()
-            raise
+            return await self._failed(write, error)
         self._measure(write, seconds=self._clock() - started)
         self._health.storage_worked("settle")
         self._most = min(self._most * 2, _ALL)
         for portion, settled in zip(write, results, strict=True):
             self._finish(portion, settled)
+        if any(settled.total for settled in results):
+            self._refusals.went_through()
         return []
+
+    async def _failed(self, write: Write, error: StorageError) -> list[Write]:
+        """Returns what is to be written instead. Raises when it is the database that failed."""
+        if isinstance(error, StorageUnavailable) and not error.answered:
+            # In place: the write stands in its deque, and is put back or set aside from there.
+            write[:] = [portion.after_lost_reply() for portion in write]
+        if isinstance(error, StorageTimeout) and error.server_answers:
+            self._health.storage_failed("settle", error)
+            write[:] = await self._read_back(write)
+        if not write:
+            return []
+        if isinstance(error, StorageBusy | StorageTimeout):
+            self._most = max(1, sum(map(len, write)) // 2)
+        if error.may_blame_row:
+            if self._refusals.statement_failed():
+                self._health.storage_failed("settle", error, tried_out=True)
+            return self._apart(write, error)
+        if isinstance(error, StorageBusy) and sum(map(len, write)) == 1:
+            return self._set_aside_busy(write[0], error)
+        self._put_back()
+        raise error
+
+    async def _read_back(self, write: Write) -> Write:
+        """After a statement that was cancelled, and whose COMMIT may have been carried out: what is not written."""
+        try:
+            held = await self._storage.held([portion.settlement for portion in write])
+        except StorageError:
+            return write
+        left: Write = []
+        for portion, event_ids in zip(write, held, strict=True):
+            written = portion.without(event_ids)
+            if len(written):
+                self._finish(written, Settled())
+            if event_ids:
+                left.append(replace(portion.part(event_ids), refusals=portion.refusals))
+        return left
 
     def _apart(self, write: Write, error: StorageError) -> list[Write]:
         """The quarters of a refused statement; a single row is set aside, or given up."""
@@ -185,15 +221,23 @@ class Settler:
         [portion] = write
         if len(portion) > 1:
             return [[portion.part(event_ids)] for event_ids in quarters(portion.settlement.event_ids())]
-        [event_id] = portion.settlement.event_ids()
-        portion = portion.after_refusal()
-        if portion.refusals >= _MOST_REFUSALS:
-            self._log.left_to_its_lease(event_id, error)
-            self._done(portion)
-        else:
-            self._log.set_aside(event_id, error)
-            portion.batch.set_aside(portion, self._clock() + growing_pause(portion.refusals, _FIRST_PAUSE))
+        if self._set_refused_aside(portion, error) is Blame.DATABASE:
+            self._put_back()
+            raise error
         return []
+
+    def _set_refused_aside(self, portion: Portion, error: StorageError) -> Blame:
+        """Try one row again later, or leave it to its lease; not where it is the database that fails."""
+        [event_id] = portion.settlement.event_ids()
+        refused = portion.after_refusal()
+        again_at = self._clock() + growing_pause(refused.refusals, _FIRST_PAUSE, _LONGEST_PAUSE)
+        fault = self._refusals.failed(event_id, error, again_at)
+        if (fault is Blame.ROW or error.guesses_row) and refused.refusals >= _MOST_REFUSALS:
+            self._log.left_to_its_lease(event_id, error)
+            self._done(refused)
+        elif fault is not Blame.DATABASE:
+            portion.batch.set_aside(refused, again_at)
+        return fault
 
     def _set_aside_busy(self, portion: Portion, error: StorageError) -> list[Write]:
         """One row alone was not written in time, maybe because another session has locked it: the others go first."""
@@ -210,6 +254,8 @@ class Settler:
 
     def _finish(self, portion: Portion, settled: Settled) -> None:
         """Account for verdicts that are written; those that found no row of ours came too late."""
+        if settled.kept:
+            portion = self._set_kept_aside(portion, settled)
         if settled.locked:
             portion = self._set_locked_aside(portion, settled.locked)
         settlement = portion.settlement
@@ -229,6 +275,16 @@ class Settler:
             self._telemetry.released(settled.released)
         self._done(portion)
 
+    def _set_kept_aside(self, portion: Portion, settled: Settled) -> Portion:
+        """Set aside what a trigger or a rule keeps as it was; returns the rest, which is written or lost."""
+        for event_id in settled.kept:
+            one = portion if len(portion) == 1 else portion.part([event_id])
+            if self._set_refused_aside(one, kept("settling")) is Blame.DATABASE:
+                one.batch.set_aside(one.after_refusal(), self._clock() + _LONGEST_PAUSE)
+            if settled.total:
+                self._refusals.went_through()
+        return portion.without(settled.kept)
+
     def _set_locked_aside(self, portion: Portion, locked: Collection[EventId]) -> Portion:
         """Set aside what another session has locked; returns the rest, which is written or lost."""
         others = portion.part([event_id for event_id in portion.settlement.event_ids() if event_id not in locked])
@@ -240,6 +296,9 @@ class Settler:
         return others
 
     def _done(self, portion: Portion) -> None:
+        if portion.refusals:
+            for event_id in portion.settlement.event_ids():
+                self._refusals.written(event_id)
         portion.batch.settled(portion)
         self._inflight.gone(portion.batch, len(portion))
 

@@ -41,7 +41,12 @@ class RelayStatus:
         return Readiness(
             health.storage_error,
             health.broker_error,
-            {**degraded, **self._relay.pauses.degraded(), **self._relay.away.degraded(degraded)},
+            {
+                **degraded,
+                **self._relay.pauses.degraded(),
+                **self._relay.away.degraded(degraded),
+                **self._relay.refused_rows.degraded(),
+            },
             storage_refuses=health.storage_refuses,
             pauses=self._relay.pauses.sentences(),
         )

@@ -23,6 +23,7 @@ from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection, Work
 from relay.postgres.grants import THE_USER, granting
+from relay.postgres.pipeline import one_transaction
 from relay.postgres.sql import TableName, statement
 
 _DEADLINE = 2.0  # seconds
@@ -68,7 +69,7 @@ class OutboxFleet:
 
         async def work(connection: Connection) -> tuple[list[tuple[Any, ...]], float]:
             cursor, leases = connection.cursor(), connection.cursor()
-            async with connection.pipeline():  # one round trip, one transaction
+            async with one_transaction(connection):
                 await connection.execute(statement("session:lock_guard"), {"timeout": _LOCK_TIMEOUT})
                 await connection.execute(self._sql("lock"), {"relays": relays_of(self._table).quoted})
                 await cursor.execute(self._sql("join"), {**self._columns, "allow_mixed": self._allow_mixed})

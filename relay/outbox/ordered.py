@@ -23,6 +23,7 @@ from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.paused import PausedRows
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection
+from relay.postgres.pipeline import one_transaction
 from relay.postgres.sql import TableName, statement
 
 LONGEST_RUN: Final = 100
@@ -157,7 +158,7 @@ class OrderedClaim:
 
     async def _execute(self, connection: Connection, sql: LiteralString, parameters: dict[str, Any]) -> list[Row]:
         cursor = connection.cursor(binary=True)
-        async with connection.pipeline():  # one round trip, one transaction
+        async with one_transaction(connection):
             await connection.execute(self._guard)
             await cursor.execute(sql, {**self._fixed, **parameters})
         # Not inside the pipeline: there the rows come before the Sync is sent,

@@ -81,14 +81,19 @@ class Reaping:
         except StorageTimeout:
             self._walk_at = self._clock() + 60.0 / SHARE
             return reaped
-        return Reaped(*map(sum, zip(reaped, behind, strict=True)))
+        return Reaped(
+            reaped.retried + behind.retried,
+            reaped.buried + behind.buried,
+            reaped.kept + behind.kept,
+            reaped.kept_row or behind.kept_row,
+        )
 
     async def _walk(self, connection: DeadlineConnection, values: dict[str, Any], excluding: bool) -> Reaped:
         """Reap from the first lease on, and learn what that costs."""
         began = self._clock()
         reaped = await self._reap(connection, {**values, "locked_from": _FROM_THE_FIRST}, excluding=excluding)
         took = self._clock() - began
-        written = sum(reaped)
+        written = reaped.total
         # Rows that are written take their time, too: a reap that found many says nothing about the walk.
         self._cheap = took <= CHEAP if written < 10 else self._cheap
         self._walk_at = self._clock() + (0.0 if written == values["limit"] else took / SHARE)
@@ -102,11 +107,15 @@ class Reaping:
             return row
 
         try:
-            retried, buried, at = await connection.run("reaping", work)
+            retried, buried, at, kept = await connection.run("reaping", work)
         except StorageError as error:
-            if values["limit"] == 1 and error.blames_row:
+            if values["limit"] == 1 and error.may_blame_row:
                 error.event_id = await self._expired_first(connection, values)
             raise
+        if kept:
+            return Reaped(
+                retried, buried, kept, await self._expired_first(connection, values) if values["limit"] == 1 else None
+            )
         if retried + buried < values["limit"]:
             self.head = at - max(values["lease"], _MARGIN) - 1.0
         return Reaped(retried, buried)

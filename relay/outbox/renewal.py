@@ -55,8 +55,8 @@ class Renewer:
 
         try:
             return await self._connection.run("renewing", work)
-        except (StorageUnavailable, StorageBusy):
-            if pending is None or not pending.held:
+        except (StorageUnavailable, StorageBusy) as error:
+            if error.answered or pending is None or not pending.held:  # answered: it was rolled back
                 raise
         return await self._read_back(fence, pending.fence, event_ids, started + self._options.lease_timeout)
 

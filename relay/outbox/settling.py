@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, LiteralString
 
@@ -12,7 +13,10 @@ from relay.outbox.head import Place
 from relay.outbox.options import PostgresOptions
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
+from relay.postgres.pipeline import one_transaction
 from relay.postgres.sql import statement
+
+logger = logging.getLogger(__name__)
 
 KINDS: Final = ("delivered", "retried", "buried", "released")
 """The kinds of verdict: names of statements in ``sql/outbox/settle.sql`` and of counts in ``Settled``."""
@@ -38,6 +42,10 @@ class SettleStatements:
         }
         """The same for events that some of their destinations have acknowledged; empty without the extension."""
         self._held = statement("outbox/lease:held", table)
+        deletes = options.delete_delivered
+        self._unlocked = statement("outbox/lease:unlocked", table, tags=["delete"] if deletes else ())
+        self._instead_of_delete = statement("outbox/settle:delivered", table, tags=fan_out) if deletes else None
+        """For rows that a DELETE leaves: they are set DELIVERED."""
 
     async def execute(
         self, connection: Connection, settlements: Sequence[Settlement], released: Released
@@ -53,7 +61,7 @@ class SettleStatements:
         if len(calls) == 1:
             cursors = [await connection.execute(*calls[0][2])]
         else:
-            async with connection.pipeline():
+            async with one_transaction(connection):
                 cursors = [await connection.execute(*call) for _, _, call in calls]
         counts: list[dict[str, Any]] = [{} for _ in settlements]
         for (place, kind, _), cursor in zip(calls, cursors, strict=True):
@@ -61,17 +69,47 @@ class SettleStatements:
             if kind == "released":
                 _tell(released, await cursor.fetchall())
         return [
-            await self._with_locked(connection, settlement, Settled(**count))
+            await self._with_unwritten(connection, settlement, Settled(**count), released)
             for settlement, count in zip(settlements, counts, strict=True)
         ]
 
-    async def _with_locked(self, connection: Connection, settlement: Settlement, settled: Settled) -> Settled:
+    async def held_of_each(self, connection: Connection, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
+        """As ``held``, for each of them."""
+        return [await self.held(connection, settlement) for settlement in settlements]
+
+    async def held(self, connection: Connection, settlement: Settlement) -> frozenset[EventId]:
+        """The events that are still held under the settlement's fence."""
+        return await self._ids(connection, self._held, settlement)
+
+    async def _with_unwritten(
+        self, connection: Connection, settlement: Settlement, settled: Settled, released: Released
+    ) -> Settled:
         """Add the rows that were not written although they are still held. Asked only when rows are missing."""
         if settled.total == len(settlement):
             return settled
+        held = await self.held(connection, settlement)
+        unlocked = await self._ids(connection, self._unlocked, settlement) if held else held
+        if not unlocked:
+            return settled._replace(locked=held)
+        # They were unlocked meanwhile, or a trigger or rule keeps them: a second try tells the two apart.
+        again = settlement.where(unlocked.__contains__)
+        calls = list(self._calls(again))
+        if self._instead_of_delete is not None and again.delivered:
+            calls.append(("delivered", (self._instead_of_delete, calls[0][1][1])))
+        for kind, call in calls:
+            cursor = await connection.execute(*call)
+            settled = settled._replace(**{kind: getattr(settled, kind) + cursor.rowcount})
+            if kind == "released":
+                _tell(released, await cursor.fetchall())
+            if cursor.rowcount and call[0] is self._instead_of_delete:
+                _say_not_deleted(again.delivered[0])
+        held = await self.held(connection, settlement)
+        return settled._replace(locked=held - unlocked, kept=held & unlocked)
+
+    async def _ids(self, connection: Connection, sql: LiteralString, settlement: Settlement) -> frozenset[EventId]:
         parameters = {"ids": id_array(settlement.event_ids()), "relay_id": self._relay_id, "fence": settlement.fence}
-        cursor = await connection.execute(self._held, parameters)
-        return settled._replace(locked=frozenset(event_id for (event_id,) in await cursor.fetchall()))
+        cursor = await connection.execute(sql, parameters)
+        return frozenset(event_id for (event_id,) in await cursor.fetchall())
 
     def _calls(self, settlement: Settlement) -> Iterator[tuple[str, Call]]:
         """The statements that one settlement needs, always in the same order of kinds."""
@@ -100,3 +138,12 @@ def _tell(released: Released, rows: Sequence[tuple[str, float, float]]) -> None:
         by_type.setdefault(event_type, []).append((due, created))
     for event_type, places in by_type.items():
         released(event_type, min(places), max(places))
+
+
+def _say_not_deleted(event_id: EventId) -> None:
+    logger.error(
+        "ON_DELIVERED=delete does not work on this table: a trigger or a rule keeps event %s, which is set DELIVERED "
+        "instead. Remove the trigger or rule for DELETE, or set ON_DELIVERED=keep and prune",
+        event_id,
+        extra={"action": "delete_kept", "event_id": event_id},
+    )

@@ -26,6 +26,7 @@ from typing import Any, LiteralString, NamedTuple
 
 import psycopg
 
+from relay.core.blame import kept
 from relay.core.clock import steady_seconds
 from relay.core.errors import SchemaError, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
@@ -44,6 +45,7 @@ from relay.outbox.slowreads import SlowReads
 from relay.outbox.tablecheck import check_table
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
+from relay.postgres.pipeline import one_transaction
 from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
 
@@ -60,6 +62,7 @@ _FENCE = -1
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _LONGEST_CLOSE = 1.0  # seconds
 _MOST_STRETCHES = 16  # behind the head, looked at by one claim while it finds nothing
+_KEPT_LOOK = 1.0  # seconds between two looks for rows that claims leave as they are
 _ALL_AGAIN = (
     "table %s has no column acknowledged_by that this user may write: an event that one of several destinations has "
     "not acknowledged is sent to all of them again; add the column with relay-cli migrate --with fan-out, and grant "
@@ -98,6 +101,7 @@ class PostgresOutbox:
         self.longest_lease = 0.0
         """The longest LEASE_TIMEOUT of the other living relays, in seconds, where it is known."""
         self._ordered = OrderedClaim(options) if options.key_order else None
+        self._kept_looked_at = float("-inf")  # for rows that claims leave as they are
         self._reaping = Reaping(self._housekeeping, slow, options)
         self._guard = ClaimGuard()
         self._guard_sql = self._sql("outbox/claim:guard")
@@ -160,11 +164,11 @@ class PostgresOutbox:
         most_bytes = self._appetite.payload(max_bytes)
         began = steady_seconds()
         try:
-            rows = await self._claim_undamaged(limit, most_bytes, excluded, without)
+            rows = await self._claim_or_name(limit, most_bytes, excluded, without)
         except StorageError as error:
             if isinstance(error, StorageTimeout):
                 self._appetite.claim_failed()
-            if limit == 1 and error.blames_row:
+            if limit == 1 and error.may_blame_row and error.event_id is None:
                 error.event_id = await self._due_first(most_bytes, excluded, without)
             raise
         if not rows:
@@ -180,6 +184,30 @@ class PostgresOutbox:
         else:
             self._appetite.in_time(max_bytes)
         return claim._replace(waiting=self._rows_wait)
+
+    async def _claim_or_name(
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        """As ``_claim_undamaged``; RowRefused where an empty claim left the oldest due row as it was, unlocked.
+
+        Looked for once a second, and after each empty claim while there is such a row.
+        """
+        rows = await self._claim_undamaged(limit, max_bytes, excluded, without)
+        now = steady_seconds()
+        if rows or self.paused.everything or now < self._kept_looked_at + _KEPT_LOOK:
+            return rows
+        self._kept_looked_at = now
+        first = await self._due_first(max_bytes, excluded, without)
+        if first is None:
+            return rows
+        # It may be due, or unlocked, only since the claim. This one finds it due and unlocked.
+        rows = await self._claim_undamaged(limit, max_bytes, excluded, without)
+        if not rows and await self._due_first(max_bytes, excluded, without) == first:
+            self._kept_looked_at = float("-inf")
+            error = kept("claiming")
+            error.event_id = first if limit == 1 else None
+            raise error
+        return rows
 
     def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
         """Leave these event types out of the claims that are sent from now on (``relay.outbox.paused``).
@@ -287,6 +315,10 @@ class PostgresOutbox:
 
         return await self._settling.run("settling", work)
 
+    async def held(self, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
+        """Which events of each settlement are still held under its fence."""
+        return await self._settling.run("reading back", partial(self._settle.held_of_each, settlements=settlements))
+
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         """Prolong leases to a full lease from now; a lost reply is read back before this returns."""
         return await self._renewer.renew(fence, event_ids)
@@ -320,7 +352,7 @@ class PostgresOutbox:
         began = time.monotonic()
         try:
             if guarded:
-                async with connection.pipeline():
+                async with one_transaction(connection):
                     await connection.execute(self._guard_sql)
                     await cursor.execute(query, values)
             else:

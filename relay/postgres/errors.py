@@ -119,9 +119,11 @@ def classify(error: psycopg.Error, doing: str = "", *, schema_hint: str = "") ->
     ``doing`` says what failed, for the message; empty for connection errors, whose text says it. ``schema_hint`` says
     what to do about a SchemaError.
     """
-    return classify_failure(
+    classified = classify_failure(
         error.sqlstate, _message(error), doing, connection_lost=is_connection_loss(error), schema_hint=schema_hint
     )
+    classified.answered = error.diag.severity_nonlocalized == "ERROR"  # FATAL ends the connection
+    return classified
 
 
 def classify_failure(

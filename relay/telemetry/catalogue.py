@@ -118,6 +118,12 @@ LEASES_REAPED = _row(
     "Expired leases reclaimed, each a failed attempt: retried or dead.",
 )
 LEASES_LOST = _row("openoutbox_leases_lost_total", _C, (), "Outcomes and renewals that came after the lease was lost.")
+ROWS_REFUSED = _row(
+    "openoutbox_rows_refused_total",
+    _C,
+    ("op",),
+    "Times that the database refused one row: to claim, settle, renew or reap it. The log and /readyz name it.",
+)
 RELEASED = _row("openoutbox_events_released_total", _C, (), "Events released without using up an attempt.")
 LAST_CLAIM = _row(
     "openoutbox_last_successful_claim_timestamp_seconds",

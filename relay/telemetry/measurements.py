@@ -31,6 +31,7 @@ class Measurements:
         self._clock = clock
         self._delivered = self._failed = self._lost = self._released = 0
         self._reaped_retried = self._reaped_dead = 0
+        self._refused = dict.fromkeys(("claim", "settle", "renew", "reap"), 0)
         self._in_flight = 0
         self._pauses = 0
         self._away: Sequence[str] = ()
@@ -77,6 +78,10 @@ class Measurements:
     def leases_lost(self, events: int) -> None:
         """Outcomes or renewals that came too late."""
         self._lost += events
+
+    def row_refused(self, doing: str) -> None:
+        """The database refuses one row."""
+        self._refused[doing] += 1
 
     def reaped(self, retried: int, buried: int) -> None:
         """Reclaimed leases; each counts as a failed attempt, whichever relay held it."""
@@ -137,6 +142,7 @@ class Measurements:
         yield metrics.DESTINATION_AWAY, [Sample((event_type,), 1.0) for event_type in self._away]
         yield metrics.LEASES_REAPED, by_label(retried=self._reaped_retried, dead=self._reaped_dead)
         yield metrics.LEASES_LOST, single(self._lost)
+        yield metrics.ROWS_REFUSED, by_label(**self._refused)
         yield metrics.RELEASED, single(self._released)
         yield metrics.LAST_CLAIM, single(self._last_claim)
         yield metrics.BUILD, [Sample((__version__,), 1.0)]

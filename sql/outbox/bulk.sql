@@ -43,7 +43,8 @@ FROM (
 -- Index: none, a scan of the TIDS. Locks: the rows it writes, skipping those that another session holds.
 -- A location may hold another row by now, or its event may have moved: so the id is compared too, and UNCHANGED, which is
 -- at most the time at which the replay began. So an event that is dead or delivered again meanwhile is not replayed twice.
--- Parameters: tids and ids, of one length; unchanged. Result: what each event was before, for the record.
+-- Parameters: tids and ids, of one length; unchanged. Result: of each event that was chosen its id and whether it was
+-- written, then what it was before, for the record.
 WITH chosen AS (
     SELECT
         ctid AS tid,
@@ -78,12 +79,13 @@ replayed AS (
 
 SELECT
     chosen.event_id,
+    replayed.event_id IS NOT NULL,
     chosen.status,
     chosen.attempts,
     chosen.last_error,
     chosen.since
 FROM chosen
-INNER JOIN replayed ON chosen.event_id = replayed.event_id
+LEFT JOIN replayed ON chosen.event_id = replayed.event_id
 ORDER BY chosen.since;
 
 -- name: change
@@ -91,9 +93,12 @@ ORDER BY chosen.since;
 -- Tags: retry or bury; and as page's: later, untried.
 -- Index: none, a scan of the TIDS. Locks: the rows it writes, skipping those that another session holds: a relay that
 -- claims them at this moment keeps them. The id and UNCHANGED are compared as replay does.
--- Parameters: tids and ids, of one length; unchanged; with bury error. Result: the ids of those that were changed.
+-- Parameters: tids and ids, of one length; unchanged; with bury error. Result: of each event that was chosen its id and
+-- whether it was written.
 WITH chosen AS (
-    SELECT ctid AS tid
+    SELECT
+        ctid AS tid,
+        event_id
     FROM openoutbox_events
     WHERE
         ctid = ANY(%(tids)s::tid[])
@@ -103,12 +108,20 @@ WITH chosen AS (
         -- AND available_at > NOW() --? later
         -- AND attempts = 0 --? untried
     FOR UPDATE SKIP LOCKED
+),
+
+changed AS (
+    UPDATE openoutbox_events SET
+        available_at = NOW(), --? retry
+        -- status = 'DEAD', --? bury
+        -- last_error = %(error)s::text, --? bury
+        updated_at = NOW()
+    WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status = 'PENDING'
+    RETURNING event_id
 )
 
-UPDATE openoutbox_events SET
-    available_at = NOW(), --? retry
-    -- status = 'DEAD', --? bury
-    -- last_error = %(error)s::text, --? bury
-    updated_at = NOW()
-WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status = 'PENDING'
-RETURNING event_id;
+SELECT
+    chosen.event_id,
+    changed.event_id IS NOT NULL
+FROM chosen
+LEFT JOIN changed ON chosen.event_id = changed.event_id;

@@ -35,6 +35,20 @@ WHERE
     AND locked_by = %(relay_id)s::text
     AND locked_at = %(fence)s::timestamptz;
 
+-- name: unlocked
+-- The same rows, without those that another session has locked: what was not written although it could be.
+-- Index: as held. Locks: these rows, for the length of this statement, as the statement that did not write them does: tag
+-- delete, for one that deletes. Parameters: as held. Result: ids.
+SELECT event_id::text
+FROM openoutbox_events
+WHERE
+    event_id = ANY(%(ids)s::uuid[])
+    AND status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND locked_at = %(fence)s::timestamptz
+FOR NO KEY UPDATE SKIP LOCKED; --? !delete
+-- FOR UPDATE SKIP LOCKED; --? delete
+
 -- name: renew_guard
 -- Bounds the time for which a renewal's transaction may sit between its UPDATE and its COMMIT, so that a relay that
 -- vanishes there does not hold its rows locked. Local to the transaction; touches no table.
@@ -66,7 +80,8 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- Tag excluding: leaves rows out, by their ids.
 -- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; locked_from (seconds since 1970: where it
--- begins, relay/outbox/reaping.py); excluded. Result: counts by what became of them, and the time in seconds since 1970.
+-- begins, relay/outbox/reaping.py); excluded. Result: counts by what became of them, the time in seconds since 1970, and
+-- how many were chosen and not written.
 WITH expired AS (
     SELECT ctid AS tid
     FROM openoutbox_events
@@ -108,7 +123,8 @@ reaped AS (
 SELECT
     COUNT(*) FILTER (WHERE status = 'PENDING') AS retried,
     COUNT(*) FILTER (WHERE status = 'DEAD') AS buried,
-    DATE_PART('epoch', NOW()) AS reaped_at
+    DATE_PART('epoch', NOW()) AS reaped_at,
+    (SELECT COUNT(*) FROM expired) - COUNT(*) AS kept
 FROM reaped;
 
 -- name: first_expired

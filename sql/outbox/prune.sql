@@ -19,12 +19,18 @@ FROM (
 -- Index: idx_openoutbox_prune_dead or idx_openoutbox_prune_delivered, from where the batch before has ended, so
 -- that what that one left dead in the index is not walked again; then a TID scan.
 -- Locks: the rows it deletes, skipping those that another session holds: it waits for no row.
--- Parameters: limit, before, after. Result: how many are deleted, and the last one's time (NULL when none was left).
+-- Parameters: limit, before, after, excluded (ids). Result: how many are deleted, the last chosen one's time (NULL when
+-- none was left), and the ids of those that a trigger or a rule kept.
 WITH old AS (
-    SELECT ctid AS tid
+    SELECT
+        ctid AS tid,
+        event_id,
+        updated_at AS since --? dead
+        -- delivered_at AS since --? delivered
     FROM openoutbox_events
     WHERE status = 'DEAD' AND updated_at < %(before)s::timestamptz AND updated_at >= %(after)s::timestamptz --? dead
     -- WHERE status = 'DELIVERED' AND delivered_at < %(before)s::timestamptz AND delivered_at >= %(after)s::timestamptz --? delivered
+        AND event_id <> ALL(%(excluded)s::uuid[])
     ORDER BY updated_at --? dead
     -- ORDER BY delivered_at --? delivered
     LIMIT %(limit)s::bigint
@@ -35,11 +41,29 @@ gone AS (
     DELETE FROM openoutbox_events
     WHERE ctid = ANY(ARRAY(SELECT tid FROM old)) AND status = 'DEAD' --? dead
     -- WHERE ctid = ANY(ARRAY(SELECT tid FROM old)) AND status = 'DELIVERED' --? delivered
-    RETURNING updated_at AS since --? dead
-    -- RETURNING delivered_at AS since --? delivered
+    RETURNING event_id
 )
 
 SELECT
-    COUNT(*),
-    MAX(since)
-FROM gone;
+    (SELECT COUNT(*) FROM gone),
+    MAX(since),
+    COALESCE(
+        ARRAY_AGG(event_id::text) FILTER (WHERE event_id NOT IN (SELECT gone.event_id FROM gone)), ARRAY[]::text[]
+    )
+FROM old;
+
+-- name: oldest
+-- The row that a prune with a limit of 1 would delete. Tags, index and parameters: as prune, without a limit. Locks: that
+-- row, skipping those that another session holds, until the transaction ends. Result: its id and time, or no row.
+SELECT
+    event_id::text,
+    updated_at --? dead
+    -- delivered_at --? delivered
+FROM openoutbox_events
+WHERE status = 'DEAD' AND updated_at < %(before)s::timestamptz AND updated_at >= %(after)s::timestamptz --? dead
+-- WHERE status = 'DELIVERED' AND delivered_at < %(before)s::timestamptz AND delivered_at >= %(after)s::timestamptz --? delivered
+    AND event_id <> ALL(%(excluded)s::uuid[])
+ORDER BY updated_at --? dead
+-- ORDER BY delivered_at --? delivered
+LIMIT 1
+FOR UPDATE SKIP LOCKED;

@@ -301,7 +301,7 @@ async def test_what_has_one_attempt_left_after_an_expired_lease_is_claimed_alone
     suspect = table.insert(attempts=1)
     await relay.claim(1, ANY_BYTES)
     table.advance(LEASE + 1)
-    assert await relay.reap(10) == (1, 0)
+    assert await relay.reap(10) == Reaped(1, 0)
     before = table.insert(due_in=1.0)
     table.advance(100.0)
     after, refused = table.insert(attempts=2), table.insert(attempts=2)

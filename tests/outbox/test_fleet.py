@@ -184,10 +184,10 @@ async def test_leases_are_reclaimed_after_the_longest_lease_of_the_living(
         "UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'x', locked_at = now() - interval '100 s'"
     )
     await first.beat(BEAT)
-    assert sum(await storages[0].reap(10)) == 0
+    assert (await storages[0].reap(10)).total == 0
     outbox.database.run("UPDATE openoutbox_relays SET seen_at = now() - interval '31 s'")
     await first.beat(BEAT)
-    assert sum(await storages[0].reap(10)) == 1
+    assert (await storages[0].reap(10)).total == 1
 
 
 async def test_the_longest_lease_is_known_before_the_reaper_begins(

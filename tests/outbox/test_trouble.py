@@ -11,7 +11,7 @@ import pytest
 
 from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId, Fence
-from relay.core.ports import Settled, Settlement
+from relay.core.ports import Reaped, Settled, Settlement
 from relay.outbox.storage import PostgresOutbox
 from relay.outbox.tablecheck import WRITTEN
 from relay.postgres.sql import TableName
@@ -279,7 +279,7 @@ async def test_select_and_update_are_all_the_rights_it_needs(
         assert await storage.settle([settlement]) == [Settled(1, 1, 1, 1)]
         await claim(storage)
         outbox.database.run("UPDATE openoutbox_events SET locked_at = '2020-01-01' WHERE status = 'DELIVERING'")
-        assert sum(await storage.reap(10)) == 2
+        assert (await storage.reap(10)).total == 2
         await storage.ping()
         assert (await storage.backlog()).dead == 1
         await storage.close()
@@ -361,5 +361,5 @@ async def test_it_works_on_the_newest_major(newest_database: Database) -> None:
     settlement = Settlement(fence, ids[:1], [(ids[1], "e", 1.0)], [(ids[2], "e")], ids[3:])
     assert await storage.settle([settlement]) == [Settled(1, 1, 1, 1)]
     assert (await storage.backlog())[:2] == (1, 1)
-    assert await storage.reap(10) == (0, 0)
+    assert await storage.reap(10) == Reaped(0, 0)
     await storage.close()

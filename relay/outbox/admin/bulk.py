@@ -9,14 +9,15 @@ The database user needs SELECT and UPDATE on the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from relay.outbox.admin.actions import NARROWING, Action, error_of
 from relay.outbox.admin.connection import Connection, database_time, operating, rows, short_transaction
 from relay.outbox.admin.replay import ReplayOptions, preview, replay
-from relay.outbox.admin.selection import COUNT_MOST, Kind, Selection, SelectionReader
+from relay.outbox.admin.selection import COUNT_MOST, Apply, Kind, Selection, SelectionReader
 from relay.outbox.tablecheck import WRITTEN
 from relay.postgres.sql import TableName
 
@@ -80,18 +81,19 @@ def change_events(
         return replay(url, table, selection, options, lambda done: on_batch(done.total)).total
     with operating(url, table, _DOING, _RIGHTS) as connection:
         reader = SelectionReader(connection, table, selection, NARROWING[action])
-        return reader.change("pending", options, 0, _applying(connection, table, action, options), on_batch)
+        changed = reader.change("pending", options, 0, _applying(connection, table, action, options), on_batch)
+        reader.refusals.end()
+        return changed
 
 
-def _applying(
-    connection: Connection, table: TableName, action: Action, options: ReplayOptions
-) -> Callable[[Mapping[str, object]], int]:
-    """Changes a batch by its locations, in the caller's transaction; returns how many events it was."""
+def _applying(connection: Connection, table: TableName, action: Action, options: ReplayOptions) -> Apply:
+    """Changes a batch by its locations, in the caller's transaction."""
     variant = "retry" if action is Action.RETRY else "bury"
     error = error_of(action, options.who, options.reason)
 
-    def apply(locations: Mapping[str, object]) -> int:
+    def apply(locations: Mapping[str, object]) -> Sequence[tuple[UUID, bool]]:
         values = {**locations, "error": error}
-        return len(rows(connection, "outbox/bulk:change", table, values, variant, *NARROWING[action]))
+        batch = rows(connection, "outbox/bulk:change", table, values, variant, *NARROWING[action])
+        return [(event_id, written) for event_id, written in batch]
 
     return apply

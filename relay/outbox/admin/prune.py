@@ -11,13 +11,17 @@ The database user needs SELECT, DELETE, and UPDATE of one column (PostgreSQL wan
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
+from relay.core.blame import kept
+from relay.core.errors import StorageBusy, StorageError
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
+from relay.outbox.admin.refused import BulkRefusals
 from relay.outbox.head import EVERYWHERE
+from relay.postgres.errors import translating
 from relay.postgres.operating import next_size, uninterrupted
 from relay.postgres.sql import TableName, statement
 
@@ -77,17 +81,19 @@ def prune(
     """
     with operating(url, table, _DOING, _RIGHTS) as connection:
         done = _cutoffs(connection, options)
+        refusals = BulkRefusals(_DOING)
         on_batch(done)
         for kind in KINDS:
             if _before(done, kind) is not None:
-                done = _prune_kind(connection, table, kind, options.batch_size, done, on_batch)
+                done = _prune_kind(connection, table, kind, options.batch_size, done, on_batch, refusals)
+        refusals.end()
         return done
 
 
 def check_rights(url: str, table: TableName) -> None:
     """Raise SchemaError, naming the GRANT, when ``prune`` lacks a right; deletes nothing. StorageBusy as ``prune``."""
     with operating(url, table, _DOING, _RIGHTS) as connection, short_transaction(connection):
-        bounds = {"limit": 0, "before": "-infinity", "after": "-infinity"}
+        bounds = {"limit": 0, "before": "-infinity", "after": "-infinity", "excluded": []}
         rows(connection, "outbox/prune:prune", table, bounds, "dead")
 
 
@@ -132,24 +138,30 @@ def _before(done: Pruned, kind: Kind) -> datetime | None:
 
 
 def _prune_kind(
-    connection: Connection, table: TableName, kind: Kind, most: int, done: Pruned, on_batch: Callable[[Pruned], None]
+    connection: Connection,
+    table: TableName,
+    kind: Kind,
+    most: int,
+    done: Pruned,
+    on_batch: Callable[[Pruned], None],
+    refusals: BulkRefusals,
 ) -> Pruned:
     before = _before(done, kind)
-    after: Moment = "-infinity"
+    place = _Place()
     size = most
     while True:
         began = time.monotonic()
         with uninterrupted():
-            with short_transaction(connection):
-                parameters = {"limit": size, "before": before, "after": after}
-                [(count, last)] = rows(connection, "outbox/prune:prune", table, parameters, kind)
+            count, chosen = _prune_batch(connection, table, kind, {"limit": size, "before": before}, place, refusals)
             seconds = time.monotonic() - began
             if count:
-                after = last
                 delivered, dead = (count, 0) if kind == "delivered" else (0, count)
                 done = replace(done, delivered=done.delivered + delivered, dead=done.dead + dead)
                 on_batch(done)
-        if count < size:
+        if chosen is None:  # a row is refused: fewer at once, until it is alone
+            size = max(size // 4, 1)
+            continue
+        if chosen < size:
             return done
         size = next_size(size, most, seconds)
         if _events_wait(connection, table):
@@ -158,6 +170,53 @@ def _prune_kind(
                 time.sleep(min(rest, _LONGEST_REST))
                 rest -= _LONGEST_REST
                 on_batch(done)
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the next batch begins, and which rows of that moment are refused."""
+
+    after: Moment = "-infinity"
+    excluded: list[str] = field(default_factory=list)
+
+    def pass_by(self, event_ids: Sequence[str], at: Moment | None) -> None:
+        """The last batch ended at this moment, and these rows of it are refused."""
+        if at is not None and at != self.after:
+            self.after, self.excluded = at, []
+        self.excluded += event_ids
+
+
+def _prune_batch(
+    connection: Connection,
+    table: TableName,
+    kind: Kind,
+    bounds: dict[str, object],
+    place: _Place,
+    refusals: BulkRefusals,
+) -> tuple[int, int | None]:
+    """How many rows were deleted, and how many were chosen: None where they are to be fewer."""
+    parameters = {**bounds, "after": place.after, "excluded": place.excluded}
+    try:
+        with translating(_DOING), short_transaction(connection):
+            [(count, last, kept_ids)] = rows(connection, "outbox/prune:prune", table, parameters, kind)
+    except StorageError as error:
+        if not error.may_blame_row or isinstance(error, StorageBusy):
+            raise
+        if bounds["limit"] == 1:
+            with short_transaction(connection):
+                oldest = rows(connection, "outbox/prune:oldest", table, parameters, kind)
+            for event_id, at in oldest:
+                refusals.failed(event_id, error)
+                place.pass_by([event_id], at)
+        return 0, None
+    for event_id in kept_ids:
+        refusals.failed(event_id, kept(_DOING))
+        if count:
+            refusals.went_through()
+    if count:
+        refusals.went_through()
+    place.pass_by(kept_ids, last)
+    return count, count + len(kept_ids)
 
 
 def _events_wait(connection: Connection, table: TableName) -> bool:

@@ -20,9 +20,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from openoutbox import uuid7
+from relay.core.blame import kept
 from relay.core.errors import ConfigError, OutboxError
 from relay.outbox.admin.connection import Connection, fetch, operating, rows, short_transaction
-from relay.outbox.admin.selection import COUNT_MOST, BulkOptions, Kind, Selection, SelectionReader
+from relay.outbox.admin.selection import COUNT_MOST, Apply, BulkOptions, Kind, Selection, SelectionReader
 from relay.outbox.extensions import REPLAYS, replays_of
 from relay.outbox.tablecheck import WRITTEN
 from relay.postgres.grants import grant_on
@@ -104,6 +105,7 @@ def replay(
                 on_batch(done)
 
             reader.change(kind, options, done.total, batches.of(kind), report)
+        reader.refusals.end()
         return done
 
 
@@ -113,7 +115,8 @@ def replay_event(connection: Connection, table: TableName, kind: Kind, event_id:
     _refuse_duplicates(reader, (kind,), options)
     batches = _Batches(connection, table, options, recorded=_recorded(connection, table))
     for events in reader.read(kind):
-        batches.of(kind)(reader.locations(events))
+        if not all(written for _, written in batches.of(kind)(reader.locations(events))):
+            raise kept(_DOING)
 
 
 class _Batches:
@@ -126,14 +129,15 @@ class _Batches:
         self._recorded = recorded
         self._replay_id = uuid7()
 
-    def of(self, kind: Kind) -> Callable[[Mapping[str, object]], int]:
-        """Takes a batch back by its locations, in the caller's transaction; returns how many events it was."""
+    def of(self, kind: Kind) -> Apply:
+        """Takes a batch back by its locations, in the caller's transaction."""
 
-        def take(locations: Mapping[str, object]) -> int:
+        def take(locations: Mapping[str, object]) -> Sequence[tuple[UUID, bool]]:
             batch = rows(self._connection, "outbox/bulk:replay", self._table, locations, kind)
-            if batch and self._recorded:
-                _record(self._connection, self._table, batch, self._replay_id, self._options)
-            return len(batch)
+            before = [(event_id, *was) for event_id, written, *was in batch if written]
+            if before and self._recorded:
+                _record(self._connection, self._table, before, self._replay_id, self._options)
+            return [(event_id, written) for event_id, written, *_ in batch]
 
         return take
 

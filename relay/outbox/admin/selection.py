@@ -14,20 +14,27 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 from uuid import UUID
 
+from relay.core.blame import kept, quarters
+from relay.core.errors import StorageError
 from relay.core.event import Status
 from relay.outbox.admin import examination
 from relay.outbox.admin.connection import Connection, Moment, database_time, rows, short_transaction
 from relay.outbox.admin.examination import Examination, ExaminedEvent, SearchPosition
+from relay.outbox.admin.refused import BulkRefusals
+from relay.postgres.errors import translating
 from relay.postgres.operating import uninterrupted
 from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
 """Where counting stops."""
+_DOING: Final = "changing events"
 _LONGEST_WAIT: Final = 1.0  # seconds; then the caller may stop the change, and sees that it still runs
 
 Kind = Literal["pending", "delivered", "dead"]
 Bound = datetime | timedelta
 """A time, or how long ago by the database's clock."""
+Apply = Callable[[Mapping[str, object]], Sequence[tuple[UUID, bool]]]
+"""Changes a batch by its locations: the events that it chose, and whether each was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,8 @@ class SelectionReader:
         self._table = table
         self._ids = selection.ids
         self._tags = tuple(tags)
+        self.refusals = BulkRefusals(_DOING)
+        """What the database refused to change; the caller ends with ``refusals.end``."""
         self.now = database_time(connection)
         seen = selection.unchanged_since
         self.unchanged: Moment = unchanged or (self.now if seen is None else min(seen, self.now))
@@ -136,12 +145,12 @@ class SelectionReader:
         kind: Kind,
         options: BulkOptions,
         done: int,
-        apply: Callable[[Mapping[str, object]], int],
+        apply: Apply,
         on_batch: Callable[[int], None],
     ) -> int:
         """Change the events of one kind in batches; ``done`` and what is returned are the totals of all kinds.
 
-        ``apply`` changes a batch in a transaction, and returns how many of its events it has changed. ``on_batch``
+        ``apply`` changes a batch in a transaction; what is refused to it is left to ``refusals``. ``on_batch``
         receives the total after each batch, after each part without events, and every second of a wait for the rate;
         it may raise to stop.
         """
@@ -152,8 +161,7 @@ class SelectionReader:
                 while pace.wait():
                     on_batch(done)
                 with uninterrupted():
-                    with short_transaction(self._connection):
-                        changed = apply(self.locations(part[first : first + size]))
+                    changed = self._apply(part[first : first + size], apply)
                     pace.add(changed)
                     first += size
                     done += changed
@@ -163,6 +171,29 @@ class SelectionReader:
             if not part:
                 on_batch(done)
         return done
+
+    def _apply(self, events: Sequence[ExaminedEvent], apply: Apply) -> int:
+        """Change a batch, in parts where the database refuses a row; returns how many events were changed."""
+        try:
+            with translating(_DOING), short_transaction(self._connection):
+                batch = apply(self.locations(events))
+        except StorageError as error:
+            if not error.may_blame_row:
+                raise
+            if len(events) == 1:
+                self.refusals.failed(str(events[0].event.event_id), error)
+                return 0
+            parts = quarters(events)
+            if not error.guesses_row and len(events) > 2:  # soon, whether it is the database
+                parts = [events[:1], events[-1:], events[1:-1]]
+            return sum(self._apply(part, apply) for part in parts)
+        written = [event_id for event_id, is_written in batch if is_written]
+        for event_id, is_written in batch:
+            if not is_written:
+                self.refusals.failed(str(event_id), kept(_DOING))
+            if written:
+                self.refusals.went_through()
+        return len(written)
 
 
 class _Pace:

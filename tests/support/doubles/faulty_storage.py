@@ -80,6 +80,9 @@ class FaultyOutbox(MemoryOutbox):
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self._do("settle", lambda: super(FaultyOutbox, self).settle(settlements))
 
+    async def held(self, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
+        return await self._do("held", lambda: super(FaultyOutbox, self).held(settlements))
+
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         return await self._do("renew", lambda: super(FaultyOutbox, self).renew(fence, event_ids))
 

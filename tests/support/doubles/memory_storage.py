@@ -266,6 +266,11 @@ class MemoryOutbox:
             locked=frozenset(row.event_id for row in self._held(settlement.fence, settlement.event_ids())),
         )
 
+    async def held(self, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
+        """What is not settled yet."""
+        self._statement()
+        return [frozenset(row.event_id for row in self._held(one.fence, one.event_ids())) for one in settlements]
+
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         """Prolong what is still held. The new fence is later than the old one, even after the clock was set back."""
         now = self._statement()
@@ -352,21 +357,6 @@ class MemoryOutbox:
     def _due_age(self, now: datetime) -> float:
         due = [row.available_at for row in self._in(Status.PENDING) if row.available_at <= now]
         return (now - min(due)).total_seconds() if due else 0.0
-
-
-class MemoryPauses:
-    """The pauses of a table, obeyed by one of its outboxes. ``fail_with`` makes the next reads raise it."""
-
-    def __init__(self, outbox: MemoryOutbox) -> None:
-        self._outbox = outbox
-        self.fail_with: Exception | None = None
-
-    async def read(self) -> Sequence[Pause]:
-        """The pauses in force."""
-        if self.fail_with is not None:
-            raise self.fail_with
-        self._outbox.obeyed = list(self._outbox.table.pauses)
-        return self._outbox.obeyed
 
 
 def _fail(row: MemoryRow, error: str, now: datetime, delay: float | None) -> None:

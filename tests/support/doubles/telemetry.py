@@ -44,6 +44,9 @@ class MemoryTelemetry:
     def leases_lost(self, events: int) -> None:
         self.counts["leases_lost"] += events
 
+    def row_refused(self, doing: str) -> None:
+        self.counts[f"{doing} refused"] += 1
+
     def reaped(self, retried: int, buried: int) -> None:
         self.counts["reaped"] += retried + buried
 

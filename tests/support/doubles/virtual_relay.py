@@ -12,8 +12,9 @@ from relay.core.tracing import Tracer
 from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault, FaultyOutbox, Truth
+from tests.support.doubles.memory_pauses import MemoryPauses
 from tests.support.doubles.memory_publisher import MemoryPublisher
-from tests.support.doubles.memory_storage import MemoryPauses, MemoryRow, MemoryTable
+from tests.support.doubles.memory_storage import MemoryRow, MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.options import engine_options
 from tests.support.virtual_time import VirtualTimeLoop

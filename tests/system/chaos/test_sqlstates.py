@@ -25,7 +25,7 @@ __all__ = ["start"]
 pytestmark = pytest.mark.timeout(120)
 
 AWAY = ("53100", "57P01", "25006")
-"""Disk full, shutting down, read-only: the relay says that the database cannot be used."""
+"""Disk full, shutting down, read-only: from a trigger, and so tried out, they are not yet the database's."""
 BUSY = ("40001", "40P01", "55P03", "57014")
 """Serialization, deadlock, lock, cancelled: rolled back, and simply done again."""
 TIMES = 2
@@ -186,7 +186,6 @@ async def test_the_next_step_is_right(
     assert outbox.database.run("SELECT last_value > %s FROM troubles", [TIMES]) == [(True,)]
     assert running.telemetry.ops[op, False] >= TIMES
     assert running.telemetry.counts["leases_lost"] == 0
-    reported = [reported for reported, _ in running.telemetry.states[1:]]
-    assert (RelayState.ERROR in reported) is (state in AWAY)
+    assert RelayState.ERROR not in [reported for reported, _ in running.telemetry.states[1:]]
     await eventually(lambda: running.relay.health.state is RelayState.ACTIVE)
     outbox.check_invariants()

@@ -310,7 +310,7 @@ ENGINE: Final = (
     Mutant(
         "a refused row is forgotten",
         "relay/engine/settle.py",
-        "portion.batch.set_aside(portion, self._clock() + growing_pause(portion.refusals, _FIRST_PAUSE))",
+        "portion.batch.set_aside(refused, again_at)",
         "pass",
         (
             f"{_SETTLE}::test_a_refused_row_is_tried_again_after_pauses_and_written_once_it_may",

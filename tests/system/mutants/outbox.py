@@ -63,8 +63,8 @@ OUTBOX: Final = (
     Mutant(
         "a row that is locked counts as lost",
         "relay/outbox/settling.py",
-        "        return settled._replace(locked=frozenset(event_id for (event_id,) in await cursor.fetchall()))",
-        "        return settled",
+        "            return settled._replace(locked=held)",
+        "            return settled",
         (f"{_LOCKS}::test_a_settle_skips_a_locked_row_and_reports_it",),
     ),
 )

@@ -268,6 +268,11 @@ class SimulatedStorage:
                 self.paused.released(row.event_type, place(row), place(row))
         return settled
 
+    async def held(self, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
+        """What is not settled yet."""
+        held: list[frozenset[EventId]] = await self._settling.run("held", lambda: run(self._memory.held(settlements)))
+        return held
+
     async def renew(self, fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
         """Prolong leases; a lost reply is read back."""
         sent = list(event_ids)

@@ -1,0 +1,96 @@
+"""Whose fault it is that a statement fails: the row, the database, or nobody yet. It is tried out, not looked up.
+
+A SQLSTATE is a first guess: an application's trigger may raise any of them for one row. So a statement that fails while
+the server answers is narrowed to one row, and what becomes of other rows decides:
+
+    unknown ──▶ row refused   a control, which is any other row, went through
+       └──────▶ database      ``MOST_ALIKE`` rows failed and none went through; or two and more, with none left to try,
+                              whose first guess is the database
+
+- *unknown*: the row is set aside, and controls are tried at once. With no control, it stays so: the row is named, and
+  the next row that comes is the control. The relay's state stays 1.
+- *row refused*: the rows that failed are named in log, metric and /readyz, set aside and tried again. The state is 1.
+- *database*: state 3, with the error; nothing is set aside for long. Fresh controls follow at each poll interval.
+
+Narrowing takes log2(rows of the statement) statements, one that reads which row it is, and one control.
+
+A write that changed less than it chose, without a lock and without an error, met a refused row, too: see ``KEPT``.
+
+Used by the claim, the settle, the renewal, the reaper, the bulk changes of ``relay.outbox.admin`` and the recorder of
+the delivery log. It knows no statement, waits for nothing and does not fail; a ``Trial`` belongs to one loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from relay.core.errors import RowRefused, StorageError
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+MOST_ALIKE: Final = 20
+"""Rows that fail one after the other, with none that goes through, until it is the database."""
+
+KEPT: Final = "a BEFORE trigger or a rule kept it as it was"
+"""Why a row is refused that was chosen, unlocked, and not written."""
+
+
+def kept(doing: str) -> RowRefused:
+    """The error of a write that left rows as they were."""
+    return RowRefused(f"{doing}: {KEPT}")
+
+
+def quarters(items: Sequence[T]) -> list[Sequence[T]]:
+    """Up to four parts that together are ``items``, none empty; each is smaller than a list of two or more.
+
+    Quarters find one refused row among a thousand in as many statements as halves do, and where every second row is
+    refused they take two thirds.
+    """
+    size = -(-len(items) // 4)
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+class Blame(Enum):
+    """Whose fault it is."""
+
+    UNKNOWN = "nobody is to blame yet"
+    ROW = "the row"
+    DATABASE = "the database"
+
+
+class Trial(Generic[K]):
+    """The rows of one kind of statement that failed alone since the last one went through."""
+
+    def __init__(self) -> None:
+        self.suspects: dict[K, StorageError] = {}
+        self.controls = 0
+        """How often a row went through since the start."""
+
+    @property
+    def last_error(self) -> StorageError | None:
+        """Why the last suspect failed; None without one."""
+        return next(reversed(self.suspects.values()), None)
+
+    def failed(self, row: K, error: StorageError) -> Blame:
+        """A statement for this row alone failed. After DATABASE ``clear`` begins a trial with fresh controls."""
+        self.suspects.pop(row, None)
+        self.suspects[row] = error
+        return Blame.DATABASE if len(self.suspects) >= MOST_ALIKE else Blame.UNKNOWN
+
+    def went_through(self) -> dict[K, StorageError]:
+        """A row was written: returns the rows that are to blame, those that failed before it."""
+        self.controls += 1
+        return self.clear()
+
+    def without_control(self) -> Blame:
+        """There is no other row to try."""
+        errors = self.suspects.values()
+        return Blame.DATABASE if len(errors) > 1 and not any(one.guesses_row for one in errors) else Blame.UNKNOWN
+
+    def clear(self) -> dict[K, StorageError]:
+        """Forget the suspects, and return them."""
+        suspects, self.suspects = self.suspects, {}
+        return suspects

@@ -1,0 +1,151 @@
+"""Whose fault it is gets tried out: any SQLSTATE of any statement, raised for one row, costs the others nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from relay.core.telemetry import RelayState
+from relay.engine import refusal
+from relay.engine.status import RelayStatus
+from tests.engine.conftest import Running, StartRelay
+from tests.support.doubles.memory_publisher import MemoryPublisher
+from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.waiting import eventually
+
+STATES = [
+    *("P0001", "23505", "22012", "23514", "54000"),  # a first guess of the row
+    *("42P01", "3F000", "42703", "42501", "42804", "42883"),  # of the table
+    *("40001", "40P01", "55P03", "57014", "55006"),  # of a lost race
+    *("53100", "53200", "53300", "58030", "58P01", "XX000", "XX001"),  # of the database
+    *("25006", "57P01", "57P03", "08006", "3D000", "0A000", "21000"),
+]
+"""What an application's trigger may raise, by what the state alone would be taken for."""
+_RAISE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'not this one' USING ERRCODE = '{state}'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON openoutbox_events FOR EACH ROW
+WHEN (NEW.event_type LIKE 'bad%' AND NEW.status = '{status}') EXECUTE FUNCTION refuse()
+"""
+_DEFERRED = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'not this one' USING ERRCODE = '{state}'; END $$;
+CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON openoutbox_events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+WHEN (NEW.event_type LIKE 'bad%' AND NEW.status = '{status}') EXECUTE FUNCTION refuse()
+"""
+_KEEP = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON openoutbox_events FOR EACH ROW
+WHEN (NEW.event_type LIKE 'bad%' AND NEW.status = '{status}') EXECUTE FUNCTION refuse()
+"""
+_DROP = "DROP TRIGGER refuse ON openoutbox_events; DROP FUNCTION refuse()"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusal, "_FIRST_EXCLUSION", 0.5)
+
+
+def make(outbox: Outbox, sql: str, **values: str) -> None:
+    with outbox.database.connect() as connection:
+        connection.execute(sql.format(**values).encode())
+
+
+async def degraded(running: Running) -> str:
+    status = RelayStatus(running.relay, "relay", lambda _: pytest.fail("not asked"))
+    await eventually(lambda: status.readiness().degraded.get("refused_rows"))
+    assert status.readiness().ready
+    return status.readiness().degraded["refused_rows"]
+
+
+async def only_the_bad_one_waits(
+    outbox: Outbox, running: Running, bad: str, waiting: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The good ones are delivered, the bad one is named everywhere, and the state is never 3 after the start."""
+    good = "SELECT count(*) FROM openoutbox_events WHERE event_type = 'good' AND status <> 'DELIVERED'"
+    await eventually(lambda: outbox.database.run(good) == [(0,)], 15, what="the good ones to be delivered")
+    assert outbox.row(bad)["status"] == waiting
+    assert bad in await degraded(running)
+    assert running.relay.health.state is RelayState.ACTIVE
+    # In order per key or not, what the state says is what the trial found.
+    reported = [state for state, reason in running.telemetry.states if "not connected" not in reason]
+    assert RelayState.ERROR not in reported
+    lines = [one for one in caplog.records if one.levelno == logging.ERROR and bad in one.getMessage()]
+    assert lines
+    doing = "claim" if waiting == "PENDING" else "settle"
+    assert running.telemetry.counts[f"{doing} refused"] >= 1
+
+
+@pytest.mark.session
+@pytest.mark.parametrize("status", ["DELIVERING", "DELIVERED"])
+@pytest.mark.parametrize("state", STATES)
+async def test_any_state_of_a_trigger_stops_its_own_row_alone(
+    outbox: Outbox, start: StartRelay, state: str, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.insert([Row("good")] * 20)
+    [bad] = outbox.insert([Row("bad")])
+    outbox.insert([Row("good")] * 30)
+    make(outbox, _RAISE, state=state, status=status)
+    running = await start()
+    await only_the_bad_one_waits(outbox, running, bad, "PENDING" if status == "DELIVERING" else "DELIVERING", caplog)
+    assert len(running.broker.offered) == 50 + (status == "DELIVERED")
+
+
+@pytest.mark.session
+@pytest.mark.parametrize("status", ["DELIVERING", "DELIVERED"])
+@pytest.mark.parametrize("sql", [_DEFERRED, _KEEP], ids=["at the commit", "in silence"])
+async def test_a_row_that_is_refused_at_the_commit_or_in_silence_stops_itself_alone(
+    outbox: Outbox, start: StartRelay, sql: str, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.insert([Row("good")] * 20)
+    [bad] = outbox.insert([Row("bad")])
+    outbox.insert([Row("good")] * 30)
+    make(outbox, sql, state="P0001", status=status)
+    running = await start()
+    await only_the_bad_one_waits(outbox, running, bad, "PENDING" if status == "DELIVERING" else "DELIVERING", caplog)
+    await asyncio.to_thread(make, outbox, _DROP)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 51}, 30)
+    assert len(running.broker.offered) == 51
+    outbox.check_invariants()
+
+
+@pytest.mark.session
+async def test_more_silent_rows_than_a_claim_has(
+    outbox: Outbox, start: StartRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    outbox.insert([Row("bad")] * 150)
+    make(outbox, _KEEP, status="DELIVERING")
+    outbox.insert([Row("good")] * 20)
+    running = await start()
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 20, "PENDING": 150}, 30)
+    assert "kept it as it was" in await degraded(running)
+
+
+@pytest.mark.session
+async def test_a_row_alone_is_named_and_nobody_is_blamed_until_the_next_one_comes(
+    outbox: Outbox, start: StartRelay
+) -> None:
+    [bad] = outbox.insert([Row("bad")])
+    make(outbox, _RAISE, state="42P01", status="DELIVERING")
+    running = await start()
+    assert bad in await degraded(running)
+    assert running.relay.health.state is RelayState.ACTIVE
+    outbox.insert([Row("good")])
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 1, "PENDING": 1})
+    assert running.relay.health.state is RelayState.ACTIVE
+
+
+@pytest.mark.session
+@pytest.mark.parametrize("status", ["DELIVERING", "DELIVERED"])
+async def test_what_all_rows_meet_is_the_database(outbox: Outbox, start: StartRelay, status: str) -> None:
+    outbox.insert([Row("bad")] * 50)
+    make(outbox, _RAISE, state="53100", status=status)
+    running = await start(broker := MemoryPublisher())
+    await eventually(lambda: "not this one" in running.relay.health.storage_error)
+    await asyncio.to_thread(make, outbox, _DROP)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 50}, 30)
+    await eventually(lambda: running.relay.health.state is RelayState.ACTIVE)
+    assert len(broker.offered) == 50
