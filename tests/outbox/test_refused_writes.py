@@ -1,0 +1,151 @@
+"""A write says how many rows it chose and how many it wrote; an error at the commit keeps its state."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from relay.core.blame import KEPT
+from relay.core.errors import RowRefused, StorageError
+from relay.core.event import EventId
+from relay.core.ports import Reaped, Settled, Settlement
+from relay.outbox.admin import prune as pruning
+from relay.outbox.admin.prune import Pruned, PruneOptions, prune
+from relay.outbox.admin.replay import Replayed, ReplayOptions, replay
+from relay.outbox.admin.selection import Selection
+from relay.outbox.options import KeyOrder
+from relay.outbox.storage import PostgresOutbox
+from relay.postgres.sql import TableName
+from tests.outbox.harness import PostgresHarness
+from tests.support.fixtures.outbox import Outbox, Row
+
+ANY_BYTES = 1 << 40
+_TRIGGER = """
+CREATE FUNCTION hostile() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$;
+CREATE {kind} TRIGGER hostile {when} ON openoutbox_events {deferred} FOR EACH ROW
+WHEN (OLD.event_type = 'bad') EXECUTE FUNCTION hostile()
+"""
+_RAISE = "RAISE EXCEPTION 'not this one' USING ERRCODE = '{}';"
+
+
+def keep(outbox: Outbox, event: str, body: str = "RETURN NULL;") -> None:
+    with outbox.database.connect() as connection:
+        connection.execute(_TRIGGER.format(body=body, kind="", when=f"BEFORE {event}", deferred="").encode())
+
+
+def refuse_at_commit(outbox: Outbox, state: str) -> None:
+    deferred = "DEFERRABLE INITIALLY DEFERRED"
+    body = f"{_RAISE.format(state)} RETURN NULL;"
+    with outbox.database.connect() as connection:
+        sql = _TRIGGER.format(body=body, kind="CONSTRAINT", when="AFTER UPDATE OR DELETE", deferred=deferred)
+        connection.execute(sql.encode())
+
+
+async def test_a_delete_that_leaves_the_row_makes_it_delivered(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    [bad, good] = outbox.insert([Row("bad"), Row("good")])
+    table = PostgresHarness(outbox, delete_delivered=True)
+    relay = table.relay()
+    claim = await relay.claim(2, ANY_BYTES)
+    assert claim.fence is not None
+    keep(outbox, "DELETE")
+    ids = [event.event_id for event in claim.events]
+    assert await relay.settle([Settlement(claim.fence, delivered=ids)]) == [Settled(delivered=2)]
+    assert (table.status(ids[0]), table.status(ids[1])) == ("DELIVERED", "DELETED")
+    assert {bad, good} == set(ids)
+    [line] = [one for one in caplog.records if getattr(one, "action", "") == "delete_kept"]
+    assert (line.levelno, bad in line.getMessage()) == (logging.ERROR, True)
+    await table.close()
+
+
+async def test_a_reaper_names_the_lease_that_a_trigger_keeps(outbox: Outbox) -> None:
+    [bad, _] = outbox.insert([Row("bad"), Row("good")])
+    outbox.database.run(
+        "UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'gone', "
+        "locked_at = now() - interval '1 hour' * CASE event_type WHEN 'bad' THEN 2 ELSE 1 END"
+    )
+    keep(outbox, "UPDATE")
+    table = PostgresHarness(outbox)
+    relay = table.relay()
+    assert await relay.reap(1) == Reaped(0, 0, 1, EventId(bad))
+    assert await relay.reap(10) == Reaped(1, 0, 1)
+    await table.close()
+
+
+@pytest.mark.parametrize("key_order", [None, KeyOrder.SKIP])
+@pytest.mark.parametrize("state", ["P0001", "42P01", "40001"])
+async def test_an_error_at_the_commit_keeps_its_state_and_names_the_statement(
+    outbox: Outbox, state: str, key_order: KeyOrder | None
+) -> None:
+    outbox.insert([Row("good"), Row("good"), Row("bad")])
+    table = PostgresHarness(outbox, key_order)
+    relay = table.relay()
+    assert isinstance(relay, PostgresOutbox)
+    first, second = await relay.claim(1, ANY_BYTES), await relay.claim(1, ANY_BYTES)
+    refuse_at_commit(outbox, state)
+    relay._guard.failed(1000)  # its claims are pipelines from now on
+    with pytest.raises(StorageError, match=f"^claiming: not this one .SQLSTATE {state}") as claiming:
+        await relay.claim(10, ANY_BYTES)
+    assert claiming.value.answered
+    outbox.database.run("UPDATE openoutbox_events SET event_type = 'bad' WHERE status = 'DELIVERING'")
+    verdicts = [
+        Settlement(claim.fence, delivered=[event.event_id for event in claim.events])
+        for claim in (first, second)
+        if claim.fence is not None
+    ]
+    with pytest.raises(StorageError, match=f"^settling: not this one .SQLSTATE {state}"):
+        await relay.settle(verdicts)
+    await relay.ping()
+    await table.close()
+
+
+def old(outbox: Outbox, kinds: dict[str, int], status: str = "DELIVERED") -> None:
+    outbox.insert([Row(kind) for kind, count in kinds.items() for _ in range(count)])
+    delivered = "now() - interval '30 days'" if status == "DELIVERED" else "NULL"
+    outbox.database.run(
+        f"UPDATE openoutbox_events SET status = '{status}', delivered_at = {delivered}, "
+        "updated_at = now() - interval '90 days'"
+    )
+
+
+_HOSTILE: dict[str, Callable[[Outbox], None]] = {
+    "kept": lambda outbox: keep(outbox, "UPDATE OR DELETE"),
+    "raised": lambda outbox: keep(outbox, "UPDATE OR DELETE", _RAISE.format("P0001")),
+    "raised 42P01": lambda outbox: keep(outbox, "UPDATE OR DELETE", _RAISE.format("42P01")),
+    "at the commit": lambda outbox: refuse_at_commit(outbox, "23503"),
+}
+
+
+@pytest.mark.parametrize("how", _HOSTILE)
+@pytest.mark.parametrize("status", ["DELIVERED", "DEAD"])
+def test_a_prune_goes_past_the_rows_that_are_refused_and_says_so(outbox: Outbox, how: str, status: str) -> None:
+    old(outbox, {"good": 100, "bad": 3, "fine": 50}, status)
+    _HOSTILE[how](outbox)
+    totals: list[Pruned] = []
+    with pytest.raises(RowRefused, match="refused 3 events, which stay as they were; the first is"):
+        prune(outbox.pruner_url, TableName(), PruneOptions(batch_size=40), totals.append)
+    assert totals[-1].total == 150
+    assert outbox.rows("event_type") == [("bad",)] * 3
+
+
+def test_a_prune_of_rows_that_are_all_kept_ends_and_says_so(outbox: Outbox) -> None:
+    old(outbox, {"bad": 300})
+    keep(outbox, "DELETE")
+    with pytest.raises(RowRefused, match=KEPT):
+        prune(outbox.pruner_url, TableName(), PruneOptions(batch_size=40))
+    assert pruning.preview(outbox.pruner_url, TableName(), PruneOptions()).total == 300
+
+
+@pytest.mark.parametrize("how", _HOSTILE)
+def test_a_replay_goes_past_the_rows_that_are_refused_and_says_so(outbox: Outbox, how: str) -> None:
+    old(outbox, {"good": 100, "bad": 3, "fine": 50}, "DEAD")
+    _HOSTILE[how](outbox)
+    totals: list[Replayed] = []
+    options = ReplayOptions(batch_size=40)
+    with pytest.raises(RowRefused, match="refused 3 events, which stay as they were; the first is"):
+        replay(outbox.url, TableName(), Selection(("dead",)), options, totals.append)
+    assert totals[-1].total == 150
+    assert outbox.counts() == {"PENDING": 150, "DEAD": 3}
