@@ -1,4 +1,4 @@
-"""Whose fault it is that a statement fails: the row, the database, or nobody yet. It is tried out, not looked up.
+"""What is to blame for a statement that fails: the row or the database. It is tried out, not looked up.
 
 A SQLSTATE is a first guess: an application's trigger may raise any of them for one row. So a statement that fails while
 the server answers is narrowed to one row, and what becomes of other rows decides:
@@ -16,8 +16,8 @@ Narrowing takes log2(rows of the statement) statements, one that reads which row
 
 A write that changed less than it chose, without a lock and without an error, met a refused row, too: see ``KEPT``.
 
-Used by the claim, the settle, the renewal, the reaper, the bulk changes of ``relay.outbox.admin`` and the recorder of
-the delivery log. It knows no statement, waits for nothing and does not fail; a ``Trial`` belongs to one loop.
+Used by the claim, the settle, the renewal, the reaper and the bulk changes of ``relay.outbox.admin``.
+It knows no statement, waits for nothing and does not fail; a ``Trial`` belongs to one loop.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def quarters(items: Sequence[T]) -> list[Sequence[T]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-class Blame(Enum):
-    """Whose fault it is."""
+class Party(Enum):
+    """What is to blame."""
 
-    UNKNOWN = "nobody is to blame yet"
+    UNKNOWN = "not known yet"
     ROW = "the row"
     DATABASE = "the database"
 
@@ -65,32 +65,32 @@ class Trial(Generic[K]):
     """The rows of one kind of statement that failed alone since the last one went through."""
 
     def __init__(self) -> None:
-        self.suspects: dict[K, StorageError] = {}
+        self.failed_rows: dict[K, StorageError] = {}
         self.controls = 0
         """How often a row went through since the start."""
 
     @property
     def last_error(self) -> StorageError | None:
         """Why the last suspect failed; None without one."""
-        return next(reversed(self.suspects.values()), None)
+        return next(reversed(self.failed_rows.values()), None)
 
-    def failed(self, row: K, error: StorageError) -> Blame:
+    def failed(self, row: K, error: StorageError) -> Party:
         """A statement for this row alone failed. After DATABASE ``clear`` begins a trial with fresh controls."""
-        self.suspects.pop(row, None)
-        self.suspects[row] = error
-        return Blame.DATABASE if len(self.suspects) >= MOST_ALIKE else Blame.UNKNOWN
+        self.failed_rows.pop(row, None)
+        self.failed_rows[row] = error
+        return Party.DATABASE if len(self.failed_rows) >= MOST_ALIKE else Party.UNKNOWN
 
     def went_through(self) -> dict[K, StorageError]:
         """A row was written: returns the rows that are to blame, those that failed before it."""
         self.controls += 1
         return self.clear()
 
-    def without_control(self) -> Blame:
+    def without_control(self) -> Party:
         """There is no other row to try."""
-        errors = self.suspects.values()
-        return Blame.DATABASE if len(errors) > 1 and not any(one.guesses_row for one in errors) else Blame.UNKNOWN
+        errors = self.failed_rows.values()
+        return Party.DATABASE if len(errors) > 1 and not any(one.guesses_row for one in errors) else Party.UNKNOWN
 
     def clear(self) -> dict[K, StorageError]:
-        """Forget the suspects, and return them."""
-        suspects, self.suspects = self.suspects, {}
-        return suspects
+        """Forget the failed_rows, and return them."""
+        failed_rows, self.failed_rows = self.failed_rows, {}
+        return failed_rows

@@ -20,7 +20,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 
-from relay.core.blame import Blame, kept, quarters
+from relay.core.blame import Party, kept, quarters
 from relay.core.errors import StorageError
 from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
@@ -122,9 +122,9 @@ class LeaseRenewer:
             return True
         again_at = self._clock() + self._seconds / 6
         fault = self._refusals.failed(part[0], error, again_at)
-        if fault is not Blame.DATABASE:
+        if fault is not Party.DATABASE:
             batch.renewal_failed(lease, part, again_at, refused=True)
-        return fault is not Blame.DATABASE
+        return fault is not Party.DATABASE
 
     async def _send(self, lease: Lease, event_ids: Sequence[EventId], sent_at: float) -> Renewal:
         ok = False

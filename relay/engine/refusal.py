@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from relay.core.blame import Blame, Trial
+from relay.core.blame import Party, Trial
 from relay.core.errors import StorageError
 from relay.core.event import EventId
 from relay.core.telemetry import Telemetry
@@ -130,14 +130,14 @@ class Refusals:
             self._failing_since = now
         return now - self._failing_since >= _LONG
 
-    def failed(self, event_id: EventId, error: StorageError, until: float) -> Blame:
+    def failed(self, event_id: EventId, error: StorageError, until: float) -> Party:
         """A statement for this row alone failed; the row is tried again at ``until``."""
         if event_id in self._blamed or event_id in self._probable:
             self._blame(event_id, error, until)
-            return Blame.ROW
+            return Party.ROW
         self._named.discard(event_id)
         fault = self._trial.failed(event_id, error)
-        if fault is Blame.DATABASE:
+        if fault is Party.DATABASE:
             self._doubtful |= self._trial.clear().keys()
         return fault
 
@@ -146,21 +146,21 @@ class Refusals:
         self._failing_since = None
         self._probable |= self._doubtful
         self._doubtful.clear()
-        if self._trial.suspects:
+        if self._trial.failed_rows:
             for event_id, error in self._trial.went_through().items():
                 self._blame(event_id, error, self._clock())
 
     def without_control(self) -> StorageError | None:
-        """No other row is there to try: the suspects are named. Returns the error where it is the database."""
+        """No other row is there to try: the failed_rows are named. Returns the error where it is the database."""
         self._failing_since = None
-        if not self._trial.suspects:
+        if not self._trial.failed_rows:
             return None
-        if self._trial.without_control() is Blame.DATABASE:
+        if self._trial.without_control() is Party.DATABASE:
             return self._trial.last_error
-        for event_id, error in self._trial.suspects.items():
+        for event_id, error in self._trial.failed_rows.items():
             if event_id not in self._named:
                 self._rows.name(self._doing, event_id, error, self._clock())
-        self._named = set(self._trial.suspects)
+        self._named = set(self._trial.failed_rows)
         return None
 
     def clear(self) -> None:
@@ -170,7 +170,7 @@ class Refusals:
 
     def written(self, event_id: EventId) -> None:
         """The row is no longer refused, or no longer this relay's."""
-        self._trial.suspects.pop(event_id, None)
+        self._trial.failed_rows.pop(event_id, None)
         self._blamed.pop(event_id, None)
         self._rows.forget(self._doing, event_id)
 
@@ -220,7 +220,7 @@ class Exclusions:
             tries += 1
         until = now + growing_pause(max(tries, 1), _FIRST_EXCLUSION, _LONGEST_EXCLUSION)
         self._rows[event_id] = (tries, until)
-        if self._refusals.failed(event_id, error, until) is not Blame.DATABASE:
+        if self._refusals.failed(event_id, error, until) is not Party.DATABASE:
             return True
         self._extended = True  # so that other rows are the next controls, however many fail
         longer = now + _FRESH_CONTROLS

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from relay.core.blame import Blame, kept, quarters
+from relay.core.blame import Party, kept, quarters
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.ports import Settled
@@ -221,21 +221,21 @@ class Settler:
         [portion] = write
         if len(portion) > 1:
             return [[portion.part(event_ids)] for event_ids in quarters(portion.settlement.event_ids())]
-        if self._set_refused_aside(portion, error) is Blame.DATABASE:
+        if self._set_refused_aside(portion, error) is Party.DATABASE:
             self._put_back()
             raise error
         return []
 
-    def _set_refused_aside(self, portion: Portion, error: StorageError) -> Blame:
+    def _set_refused_aside(self, portion: Portion, error: StorageError) -> Party:
         """Try one row again later, or leave it to its lease; not where it is the database that fails."""
         [event_id] = portion.settlement.event_ids()
         refused = portion.after_refusal()
         again_at = self._clock() + growing_pause(refused.refusals, _FIRST_PAUSE, _LONGEST_PAUSE)
         fault = self._refusals.failed(event_id, error, again_at)
-        if (fault is Blame.ROW or error.guesses_row) and refused.refusals >= _MOST_REFUSALS:
+        if (fault is Party.ROW or error.guesses_row) and refused.refusals >= _MOST_REFUSALS:
             self._log.left_to_its_lease(event_id, error)
             self._done(refused)
-        elif fault is not Blame.DATABASE:
+        elif fault is not Party.DATABASE:
             portion.batch.set_aside(refused, again_at)
         return fault
 
@@ -279,7 +279,7 @@ class Settler:
         """Set aside what a trigger or a rule keeps as it was; returns the rest, which is written or lost."""
         for event_id in settled.kept:
             one = portion if len(portion) == 1 else portion.part([event_id])
-            if self._set_refused_aside(one, kept("settling")) is Blame.DATABASE:
+            if self._set_refused_aside(one, kept("settling")) is Party.DATABASE:
                 one.batch.set_aside(one.after_refusal(), self._clock() + _LONGEST_PAUSE)
             if settled.total:
                 self._refusals.went_through()

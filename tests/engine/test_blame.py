@@ -125,9 +125,7 @@ async def test_more_silent_rows_than_a_claim_has(
 
 
 @pytest.mark.session
-async def test_a_row_alone_is_named_and_nobody_is_blamed_until_the_next_one_comes(
-    outbox: Outbox, start: StartRelay
-) -> None:
+async def test_a_row_alone_is_named_and_the_next_one_decides(outbox: Outbox, start: StartRelay) -> None:
     [bad] = outbox.insert([Row("bad")])
     make(outbox, _RAISE, state="42P01", status="DELIVERING")
     running = await start()

@@ -6,7 +6,7 @@ end an error says how many were left as they were, so that the command exits wit
 
 from __future__ import annotations
 
-from relay.core.blame import Blame, Trial
+from relay.core.blame import Party, Trial
 from relay.core.errors import RowRefused, StorageError
 
 
@@ -22,9 +22,9 @@ class BulkRefusals:
         """A statement for this row alone failed, or left it as it was. Raises where it is the database."""
         self._rows[event_id] = error
         fault = self._trial.failed(event_id, error)
-        if fault is Blame.UNKNOWN and not self._trial.controls:
+        if fault is Party.UNKNOWN and not self._trial.controls:
             fault = self._trial.without_control()
-        if fault is Blame.DATABASE:
+        if fault is Party.DATABASE:
             if error.guesses_row:
                 self.end()
             raise error
@@ -39,7 +39,7 @@ class BulkRefusals:
             return
         event_id, error = next(iter(self._rows.items()))
         if not (error.guesses_row or self._trial.controls):
-            raise error  # no row was changed: nobody is to blame
+            raise error  # no row was changed, so none is to blame
         count = len(self._rows)
         raise RowRefused(
             f"{self._doing}: the database refused {count} event{'s' if count > 1 else ''}, which stay as they were; "
