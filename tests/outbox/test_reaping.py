@@ -55,7 +55,7 @@ def expired(outbox: Outbox, age: float, count: int = 1) -> None:
 
 
 async def reap(reaping: Reaping, limit: int = 100) -> int:
-    return sum(await reaping.reap(limit, LEASE, ()))
+    return (await reaping.reap(limit, LEASE, ())).total
 
 
 async def make_dear(reaping: Reaping, clock: Clock) -> None:
