@@ -67,8 +67,7 @@ def check_storage(
             findings += [writable(connection), _clock(connection)]
             findings += _rights(connection, table, delete_delivered=delete_delivered)
             findings += hidden_rows(connection, table)
-            findings += kind_findings(connection, table)
-            findings += _refusing_indexes(connection, table)
+            findings += [*kind_findings(connection, table), *_refusing_indexes(connection, table)]
             findings += _beside(connection, table)
             findings += _order(connection, table) if in_order else ()
             findings += [_fan_out(connection, table)] if fan_out else ()
