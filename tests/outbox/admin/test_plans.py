@@ -58,8 +58,8 @@ def explain(outbox: Outbox, path: str, tags: list[str], parameters: dict[str, An
 @pytest.mark.parametrize(
     ("path", "tags", "parameters", "index", "most"),
     [
-        ("outbox/prune:prune", ["delivered"], {}, "idx_openoutbox_prune_delivered", 100),
-        ("outbox/prune:prune", ["dead"], {}, "idx_openoutbox_prune_dead", 100),
+        ("outbox/prune:prune", ["delivered"], {"excluded": []}, "idx_openoutbox_prune_delivered", 100),
+        ("outbox/prune:prune", ["dead"], {"excluded": []}, "idx_openoutbox_prune_dead", 100),
         ("outbox/prune:prunable", ["delivered"], {}, "idx_openoutbox_prune_delivered", 1000),
         ("outbox/prune:prunable", ["dead"], {}, "idx_openoutbox_prune_dead", 1000),
         ("outbox/bulk:count", ["delivered"], {"earliest": "2999-01-01Z"}, "idx_openoutbox_prune_delivered", 1000),
