@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.waiting import patience
+from tests.support.waiting import DEADLINE, patience
 
 pytestmark = pytest.mark.packages
 
 UV = shutil.which("uv", path=sysconfig.get_path("scripts")) or "uv"
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=patience(), check=False)
-    assert done.returncode == 0, done.stderr
+def run(*command: str | Path, cwd: Path, seconds: float = DEADLINE) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=patience(seconds), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
