@@ -1,7 +1,8 @@
 # Databricks notebook source
 # ruff: noqa: D100, F821, T201 - a notebook: spark and dbutils are its own
-# An example: a table's rows into the outbox. The cluster has Spark 4.1 or newer and, as a library, this package's wheel
-# with its extra: openoutbox_relay-….whl[spark]. The secret has the database's URL, which the executors must reach.
+# An example: a table's rows into the outbox. The cluster has Spark 4.1 or newer and, as libraries, both wheels:
+# openoutbox_client-….whl and, with its extra, openoutbox_relay-….whl[spark]. The secret has the database's URL, which
+# the executors must reach.
 
 # COMMAND ----------
 

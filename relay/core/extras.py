@@ -1,6 +1,6 @@
 """Optional libraries: which extra of the package brings one, and the command that installs it.
 
-The commands name a checkout or a wheel: no package index has the package.
+The commands name a checkout or the wheels: no package index has the package.
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ def requires(extra: str, purpose: str) -> Iterator[None]:
 
 def install_advice(extra: str) -> str:
     """Return the sentence that says how to install an extra."""
-    wheel = f"openoutbox_relay-{__version__}-py3-none-any.whl"
+    client, relay = (f"openoutbox_{name}-{__version__}-py3-none-any.whl" for name in ("client", "relay"))
     checkout = f"pip install ./client '.[{extra}]'"
-    return f"Install it from a checkout: {checkout}, or with the wheel: pip install '{wheel}[{extra}]'"
+    return f"Install it from a checkout: {checkout}, or with the wheels: pip install {client} '{relay}[{extra}]'"

@@ -18,10 +18,11 @@ def test_a_missing_library_names_the_setting_and_both_commands() -> None:
     with pytest.raises(ConfigError) as raised, requires("kafka", "PUBLISHER_TYPE=kafka"):
         import_module("confluent_kafkaesque.producer")
 
-    wheel = f"openoutbox_relay-{__version__}-py3-none-any.whl"
+    client, relay = (f"openoutbox_{name}-{__version__}-py3-none-any.whl" for name in ("client", "relay"))
     assert str(raised.value) == (
         "PUBLISHER_TYPE=kafka: the Python library confluent_kafkaesque is not installed. "
-        f"Install it from a checkout: pip install ./client '.[kafka]', or with the wheel: pip install '{wheel}[kafka]'"
+        "Install it from a checkout: pip install ./client '.[kafka]', "
+        f"or with the wheels: pip install {client} '{relay}[kafka]'"
     )
 
 

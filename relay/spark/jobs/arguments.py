@@ -4,8 +4,8 @@ A job's arguments are a frozen dataclass below ``Arguments``. Each field is decl
 its kind; the kind says how the option's text becomes the field's value. ``CommandLine`` makes the parser of
 spark-submit, ``python -m`` and ``relay-cli spark`` from the class.
 
-It uses argparse, since a cluster has this wheel and not all that relay-cli needs. Nothing here imports PySpark, so that
-``--help`` works without it.
+It uses argparse, since a cluster has both wheels and not all that relay-cli needs. Nothing here imports PySpark, so
+that ``--help`` works without it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The job ``archive``: move delivered and dead events above an age from the outbox to Parquet files.
 
-    spark-submit deploy/spark/archive.py ARCHIVE … (on a cluster: the driver and the executors need this wheel)
+    spark-submit deploy/spark/archive.py ARCHIVE … (on a cluster: the driver and the executors need both wheels)
     relay-cli spark archive ARCHIVE …
 
 Progress goes to standard error, a line every ten seconds; the summary to standard output. Exit codes: 0 done, 1 failed,

@@ -1,6 +1,6 @@
 """The job ``ingest``: write what Spark can read into the outbox.
 
-    spark-submit deploy/spark/ingest.py … (on a cluster: the driver and the executors need this wheel)
+    spark-submit deploy/spark/ingest.py … (on a cluster: the driver and the executors need both wheels)
     relay-cli spark ingest …
 
 Progress goes to standard error, a line every ten seconds; the summary, or a dry run's rows, to standard output. Exit

@@ -1,6 +1,6 @@
 """The job ``reconcile``: compare the outbox, or its archive, with the events in Kafka or in a consumer's table.
 
-    spark-submit deploy/spark/reconcile.py --output FOLDER … (on a cluster: driver and executors need this wheel)
+    spark-submit deploy/spark/reconcile.py --output FOLDER … (on a cluster: driver and executors need both wheels)
     relay-cli spark reconcile --output FOLDER …
 
 It writes into ``--output`` only: ``findings``, ``topics`` and ``hours`` as Parquet, ``index.html`` for people. Progress

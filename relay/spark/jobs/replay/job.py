@@ -1,6 +1,6 @@
 """The job ``replay``: insert copies of past events into the outbox, from an archive or from the table.
 
-    spark-submit deploy/spark/replay.py … (on a cluster: the driver and the executors need this wheel)
+    spark-submit deploy/spark/replay.py … (on a cluster: the driver and the executors need both wheels)
     relay-cli spark replay …
 
 The replay's id and progress go to standard error, the summary to standard output. Exit codes: 0 done, 1 failed, or

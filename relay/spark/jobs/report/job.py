@@ -1,6 +1,6 @@
 """The job ``report``: deliveries, failures, retries and latency by event type and hour.
 
-    spark-submit deploy/spark/report.py --output FOLDER … (on a cluster: driver and executors need this wheel)
+    spark-submit deploy/spark/report.py --output FOLDER … (on a cluster: driver and executors need both wheels)
     relay-cli spark report --output FOLDER …
 
 It reads the delivery log or an archive, and writes into ``--output`` only: ``hours``, ``types`` and ``failures`` as
