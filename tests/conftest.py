@@ -31,6 +31,7 @@ _PLUGINS = {
     "tests.support.durations": "pytest",
     "tests.support.fixtures.event_loop": "uvloop",
     "tests.support.fixtures.servers": "pytest",
+    "tests.support.fixtures.database": "psycopg",
     "tests.support.fixtures.postgres": "psycopg",
     "tests.support.fixtures.outbox": "psycopg",
     "tests.support.fixtures.deliverylog": "psycopg",

@@ -1,7 +1,8 @@
-"""The relay and its client have one version, and the relay asks for exactly that one."""
+"""The relay and its client: one version, which the relay asks for, and the former name of the client's package."""
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import tomllib
@@ -54,3 +55,12 @@ def test_a_relay_without_its_client_says_how_to_install_it(program: str, name: s
 def test_a_client_of_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("openoutbox.version.__version__", "9.9.9")
     assert "is installed in version 9.9.9" in version.client_problem()
+
+
+def test_the_former_name_works_and_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("relay.client", "relay.client.inbox"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.warns(DeprecationWarning, match="import openoutbox"):
+        former = importlib.import_module("relay.client")
+    assert former.enqueue is openoutbox.enqueue
+    assert importlib.import_module("relay.client.inbox").once is importlib.import_module("openoutbox.inbox").once

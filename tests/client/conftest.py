@@ -6,7 +6,7 @@ import pytest
 
 from openoutbox.names import TableName
 from openoutbox.statements import sql_files, statement
-from tests.support.fixtures.postgres import Database
+from tests.support.fixtures.database import Database
 
 
 def create_outbox(database: Database, table: TableName | None = None) -> None:

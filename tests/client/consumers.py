@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from openoutbox import inbox
 from tests.client.django_connections import django_connection
-from tests.support.fixtures.postgres import Database
+from tests.support.fixtures.database import Database
 
 EVENT = "0190b0a0-0000-7000-8000-000000000001"
 EFFECT = "INSERT INTO effects (what) VALUES ('effect')"

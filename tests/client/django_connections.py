@@ -11,7 +11,7 @@ import django
 from django.conf import settings
 from django.db import connections
 
-from tests.support.fixtures.postgres import Database
+from tests.support.fixtures.database import Database
 
 
 @contextmanager

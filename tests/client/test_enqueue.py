@@ -18,11 +18,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_e
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from openoutbox import Enqueued, EventError, NewEvent, enqueue, enqueue_async, uuid7
-from relay.core.errors import ConfigError
-from relay.postgres.sql import TableName
+from openoutbox.errors import ConfigError
+from openoutbox.names import TableName
 from tests.client.conftest import create_outbox
 from tests.client.django_connections import django_connection
-from tests.support.fixtures.postgres import Database
+from tests.support.fixtures.database import Database
 
 Events = NewEvent | Iterable[NewEvent]
 Caller = Callable[[Database, Events, str, bool], Enqueued]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from openoutbox import EventError, NewEvent, insert_rows, insert_statement, uuid7
 from openoutbox.identity import uuid7_milliseconds
-from relay.postgres.sql import TableName
+from openoutbox.names import TableName
 
 ID = UUID("0190b0a0-0000-7000-8000-000000000001")
 

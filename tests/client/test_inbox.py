@@ -17,21 +17,26 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from openoutbox import inbox
-from relay.core.errors import ConfigError, InboxRefused
-from relay.inbox.table import create
-from relay.postgres.sql import TableName
+from openoutbox.errors import ConfigError, InboxRefused
+from openoutbox.schema import inbox_statements
 from tests.client.consumers import CONSUMERS, EVENT, Consume, Delivery, alchemy_url
 from tests.client.django_connections import django_connection
-from tests.support.fixtures.postgres import Database
+from tests.support.fixtures.database import Database
 from tests.support.waiting import patience, wait_until
 
 AUTOCOMMIT = "the mark would be committed before the effect"
 
 
+def create(database: Database, table: str) -> None:
+    """Create an inbox."""
+    for sql in inbox_statements(table):
+        database.run(sql)
+
+
 @pytest.fixture
 def place(database: Database) -> Database:
     """A consumer's database: an inbox, and a table of effects."""
-    create(database.url, TableName("openoutbox_inbox"))
+    create(database, "openoutbox_inbox")
     database.run("CREATE TABLE effects (what text NOT NULL)")
     return database
 
@@ -227,7 +232,7 @@ def test_an_id_is_the_same_as_text_as_bytes_and_as_a_uuid(place: Database) -> No
 
 def test_another_table(place: Database) -> None:
     place.run('CREATE SCHEMA "Ä b"')
-    create(place.url, TableName("in%box", "Ä b"))
+    create(place, "Ä b.in%box")
     with (
         place.connect(autocommit=False) as connection,
         inbox.once(connection, EVENT, consumer="billing", table="Ä b.in%box") as first,

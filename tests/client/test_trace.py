@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from openoutbox import NewEvent, enqueue, insert_rows
-from relay.core.errors import ConfigError
-from tests.support.fixtures.postgres import Database
+from openoutbox.errors import ConfigError
+from tests.support.fixtures.database import Database
 from tests.support.spans import TRACEPARENT, active_span
 
 pytest.importorskip("opentelemetry.trace", reason="needs the extra otel")
