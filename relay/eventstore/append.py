@@ -27,7 +27,14 @@ from openoutbox.ports import AsyncChannel, Row, SyncChannel, Values
 from openoutbox.trace import trace_headers
 from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
-from relay.eventstore.database import CONFLICT_STATE, ID_STATE, POSITION_STATE, translated, translated_failure
+from relay.eventstore.database import (
+    CONFLICT_STATE,
+    ID_STATE,
+    POSITION_STATE,
+    Connection,
+    translated,
+    translated_failure,
+)
 from relay.eventstore.errors import EventIdConflict, UnknownTenant, VersionConflict
 from relay.eventstore.model import (
     LARGEST_VERSION,
@@ -163,8 +170,7 @@ class AppendPart(StorePart):
         """
         order = AppendOrder.of(tenant_id, stream_id, events, expected_version, outbox, trace=trace)
         if connection is None:
-            async with self._database.connection(order.doing) as own:
-                return await _append_alone(async_channel(own), self._statements, order)
+            return await self._database.run(order.doing, lambda own: _append_alone(own, self._statements, order))
         channel = async_channel(connection)
         if channel is not None:
             return await _append_within(channel, self._statements, order)
@@ -209,21 +215,26 @@ def _checked_channel(function: str, connection: object) -> SyncChannel:
     )
 
 
-async def _append_alone(channel: AsyncChannel | None, statements: EventStoreStatements, order: AppendOrder) -> Appended:
-    """Append in a transaction of its own, again after a deadlock.
+async def _append_alone(connection: Connection, statements: EventStoreStatements, order: AppendOrder) -> Appended:
+    """Append in a transaction of its own, again after a deadlock. The connection's owner translates other errors.
 
     Appends do not wait for each other in a circle. A transaction of the application may close one: it holds an
     event of the stream and waits for the stream.
     """
+    channel = async_channel(connection)
     assert channel is not None  # noqa: S101 -- for mypy: the pool's connections are psycopg's
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             return await _append(channel, statements, order)
-        except errors.DeadlockDetected as error:
+        except errors.DeadlockDetected:
             if not attempts_left:
-                raise translated(error, order.doing) from error
+                raise
         except psycopg.Error as error:
-            raise await _meaning(channel, statements, order, error) from error
+            failure = failure_of(error)
+            meaning = None if failure is None else await _meaning(channel, statements, order, failure)
+            if meaning is None:
+                raise
+            raise meaning from error
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -233,7 +244,13 @@ async def _append_within(channel: AsyncChannel, statements: EventStoreStatements
         async with channel.savepoint():
             return await _append(channel, statements, order)
     except Exception as error:
-        raise await _meaning(channel, statements, order, error) from error
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        meaning = await _meaning(channel, statements, order, failure)
+        if meaning is None and isinstance(error, psycopg.Error):
+            meaning = translated(error, order.doing)
+        raise meaning or translated_failure(failure, order.doing) from error
 
 
 async def _append(channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder) -> Appended:
@@ -245,12 +262,12 @@ async def _append(channel: AsyncChannel, statements: EventStoreStatements, order
 
 
 async def _meaning(
-    channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder, error: Exception
-) -> Exception:
-    """What a failed append means. The transaction, or the savepoint, has been rolled back by now."""
-    failure = failure_of(error)
-    if failure is None:
-        return error
+    channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder, failure: StatementFailure
+) -> Exception | None:
+    """What a failed append means to the store; None when it means no more than any statement's failure.
+
+    The transaction, or the savepoint, has been rolled back by now.
+    """
     if failure.sqlstate == ID_STATE:
         return EventIdConflict(f"{order.doing}: {failure.message}; give each new event an id of its own")
     conflict = await _conflict(channel, statements, order, failure)
@@ -266,9 +283,7 @@ async def _meaning(
                 f"connect with tenant={str(order.tenant_id)!r}",
                 failure.sqlstate,
             )
-    return (
-        translated(error, order.doing) if isinstance(error, psycopg.Error) else translated_failure(failure, order.doing)
-    )
+    return None
 
 
 async def _conflict(

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from psycopg import AsyncServerCursor, IsolationLevel
+from psycopg import AsyncServerCursor
 
 from relay.core.errors import ConfigError
-from relay.eventstore.database import Connection, execute
+from relay.eventstore.database import NO_DEADLINE, Connection, execute
 from relay.eventstore.errors import TenantBusy
 from relay.eventstore.model import checked_id
 from relay.eventstore.part import Id
@@ -40,14 +40,10 @@ class ArchivePart(TenantPart):
         tenant, file_path = checked_id("tenant_id", tenant_id), Path(path)
         unfinished = file_path.with_name(file_path.name + ".part")
         try:
-            async with self._database.connection(f"export tenant {tenant}") as connection:
-                await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
-                try:
-                    async with connection.transaction():
-                        await check_tenant(connection, self._statements, tenant)
-                        written = await self._write_events(connection, tenant, unfinished)
-                finally:
-                    await connection.set_isolation_level(None)
+            # No deadline: between two portions it waits for the file.
+            written = await self._database.transaction(
+                f"export tenant {tenant}", lambda connection: self._write(connection, tenant, unfinished), NO_DEADLINE
+            )
             unfinished.replace(file_path)
         finally:
             unfinished.unlink(missing_ok=True)  # it holds personal data
@@ -65,10 +61,10 @@ class ArchivePart(TenantPart):
         tenant = exported if tenant_id is None else checked_id("tenant_id", tenant_id)
         await self.provision_tenant(tenant)
         has_events = self._statements.text("eventstore/archive:has_events")
-        if (await self._database.run(f"import tenant {tenant}", has_events, {"tenant": tenant}))[0][0]:
+        if (await self._database.rows(f"import tenant {tenant}", has_events, {"tenant": tenant}))[0][0]:
             raise TenantBusy(f"tenant {tenant} has events already; drop it first, or import under another id")
         tombstones = self._statements.text("eventstore/archive:import_tombstones")
-        await self._database.run(f"import tenant {tenant}", tombstones, {"tenant": tenant, "deleted": deleted})
+        await self._database.rows(f"import tenant {tenant}", tombstones, {"tenant": tenant, "deleted": deleted})
         with await asyncio.to_thread(file_path.open, encoding="utf-8") as file:
             next(file)
             lines = islice(file, count)
@@ -76,7 +72,9 @@ class ArchivePart(TenantPart):
                 await self._add(tenant, portion)
         return tenant, count
 
-    async def _write_events(self, connection: Connection, tenant_id: UUID, path: Path) -> int:
+    async def _write(self, connection: Connection, tenant_id: UUID, path: Path) -> int:
+        await execute(connection, self._statements.text("eventstore/archive:snapshot"))
+        await check_tenant(connection, self._statements, tenant_id)
         written, values = 0, {"tenant": tenant_id}
         head: dict[str, object] = {"format": _FORMAT, "tenant_id": str(tenant_id)}
         tombstones = self._statements.text("eventstore/archive:export_tombstones")
@@ -95,10 +93,9 @@ class ArchivePart(TenantPart):
 
     async def _add(self, tenant_id: UUID, lines: Sequence[str]) -> None:
         """One short transaction, so that other tenants' appends go on between."""
-        values = {"tenant": tenant_id, "lines": lines}
-        await self._database.run(
-            f"import tenant {tenant_id}", self._statements.text("eventstore/archive:import"), values
-        )
+        values, add = {"tenant": tenant_id, "lines": lines}, self._statements.text("eventstore/archive:import")
+        # No deadline: nothing comes back while the lines are sent, however large they are.
+        await self._database.rows(f"import tenant {tenant_id}", add, values, NO_DEADLINE)
 
 
 def _inspect(path: Path) -> tuple[UUID, str, int]:

@@ -1,28 +1,34 @@
 """Connections of the store's own, and the errors of failed statements.
 
+No statement waits without end: one that brings no part of an answer for its deadline is cancelled on the server, and
+its connection is cut and replaced. What has none waits for other transactions, or for a file, as long as it takes; it
+says so where it is called, and ends when the host is gone, by TCP's own timeouts.
+
 Statements are not prepared on the server, but for those that name their tenants as constants
 (``relay.eventstore.partitions``): PostgreSQL would finally plan any other for all tenants' partitions at once.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, LiteralString, TypeAlias
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, LiteralString, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor
+from psycopg.adapt import AdaptersMap
 from psycopg.rows import TupleRow, tuple_row
 from psycopg.types.json import set_json_loads
-from psycopg_pool import PoolTimeout
 
 from openoutbox.failure import StatementFailure
 from relay.core.errors import StorageError, StorageUnavailable
 from relay.postgres import errors
 from relay.postgres.codec import decode_json
-from relay.postgres.connect import connect_async, make_pool
+from relay.postgres.connect import Work, connect_async
+from relay.postgres.deadline_pool import DeadlinePool
 from relay.postgres.url import connection_parameters
 
+T = TypeVar("T")
 Connection: TypeAlias = AsyncConnection[Any]
 Row: TypeAlias = TupleRow
 Values: TypeAlias = Mapping[str, object]
@@ -34,7 +40,12 @@ POSITION_STATE: Final = "ES002"
 ID_STATE: Final = "ES003"
 """What ``event_append_once`` raises for an id that stands for another event."""
 
+DEADLINE: Final = 30.0
+"""Seconds without any part of an answer, after which a statement is cancelled, with StorageTimeout."""
+NO_DEADLINE: Final = math.inf
+
 _NAME: Final = "openoutbox-eventstore"
+_LONGEST_WAIT: Final = 30.0  # seconds for a connection that other callers use
 _MIGRATE: Final = "run relay-cli store migrate as the owner of the schema, and relay-cli store grant for this user"
 
 
@@ -59,7 +70,10 @@ async def execute(connection: Connection, statement: LiteralString, values: Valu
 
 
 class Database:
-    """A small pool. Opened once; every method raises ``StorageUnavailable`` when the database does not answer."""
+    """Up to ``max_connections``, made when they are needed and replaced when they are lost.
+
+    Every method raises ``StorageUnavailable`` when the database does not answer, and after ``close``.
+    """
 
     def __init__(
         self,
@@ -71,39 +85,28 @@ class Database:
     ) -> None:
         """Connects to nothing yet. Raises ConfigError for an invalid URL."""
         self._on_connect = on_connect
-        self._decode = decode
         self._parameters = connection_parameters(url, _NAME, source="url")
-        self._pool = make_pool(
-            self._parameters, name="eventstore", size=max_connections, timeout=30.0, configure=self._configure
+        adapters = AdaptersMap(psycopg.adapters)
+        set_json_loads(decode, adapters)
+        self._pool = DeadlinePool(
+            self._parameters,
+            size=max_connections,
+            deadline=DEADLINE,
+            longest_wait=_LONGEST_WAIT,
+            adapters=adapters,
+            schema_hint=_MIGRATE,
+            on_connect=self._make_ready,
         )
+        self._is_closed = False
 
     async def open(self) -> None:
-        """Connect. Raises StorageUnavailable without an answer in 10 s."""
-        # One connection first: the pool would not report the reason for a refusal before its deadline.
-        probe = await self.dedicated()
-        await probe.close()
-        await self._pool.open()
+        """Connect once, for the reason of a refusal. Raises StorageUnavailable without an answer in 10 s."""
+        await self._pool.run("connect to the event store", _nothing)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, after cancelling what still runs."""
+        self._is_closed = True
         await self._pool.close()
-
-    async def recover(self) -> None:
-        """Replace the connections that were lost. Raises StorageUnavailable while the database does not answer."""
-        probe = await self.dedicated()  # the pool itself tries ever less often while the database is down
-        await probe.close()
-        await self._pool.check()
-
-    @contextlib.asynccontextmanager
-    async def connection(self, doing: str) -> AsyncIterator[AsyncConnection[TupleRow]]:
-        """One connection of the pool; the driver's errors are raised as the project's."""
-        try:
-            async with self._pool.connection() as connection:
-                yield connection
-        except PoolTimeout as error:
-            raise StorageUnavailable(f"{doing}: no connection within {self._pool.timeout:g} s") from error
-        except psycopg.Error as error:
-            raise translated(error, doing) from error
 
     async def dedicated(self) -> AsyncConnection[TupleRow]:
         """A connection outside the pool, for the caller to close: for LISTEN, which needs one of its own."""
@@ -112,12 +115,35 @@ class Database:
         except psycopg.Error as error:
             raise translated(error, "connect to the event store") from error
 
-    async def run(self, doing: str, statement: LiteralString, values: Values | None = None) -> list[Row]:
-        """One statement in a transaction of its own."""
-        async with self.connection(doing) as connection:
-            return await execute(connection, statement, values)
+    async def run(self, doing: str, work: Work[T], deadline: float | None = None) -> T:
+        """Await ``work`` with a connection, in no transaction; the driver's errors are raised as the project's.
 
-    async def _configure(self, connection: AsyncConnection[TupleRow]) -> None:
-        set_json_loads(self._decode, connection)
+        ``deadline`` None means ``DEADLINE``.
+        """
+        if self._is_closed:  # by a subscription that is closed later, say
+            raise StorageUnavailable(f"{doing}: the event store was closed")
+        return await self._pool.run(doing, work, deadline)
+
+    async def transaction(self, doing: str, work: Work[T], deadline: float | None = None) -> T:
+        """As ``run``, in a transaction."""
+
+        async def committed(connection: Connection) -> T:
+            async with connection.transaction():
+                return await work(connection)
+
+        return await self.run(doing, committed, deadline)
+
+    async def rows(
+        self, doing: str, statement: LiteralString, values: Values | None = None, deadline: float | None = None
+    ) -> list[Row]:
+        """The rows of one statement, in a transaction of its own."""
+        return await self.run(doing, lambda connection: execute(connection, statement, values), deadline)
+
+    async def _make_ready(self, connection: Connection) -> None:
+        """Isolation levels stay the database's own."""
         if self._on_connect is not None:
             await execute(connection, *self._on_connect)
+
+
+async def _nothing(_connection: Connection) -> None:
+    pass

@@ -39,16 +39,19 @@ class DeletionPart(StorePart):
         if not is_same_id(confirm, stream):
             raise ConfigError(f"confirm: deleting is irreversible; pass the stream's id again: confirm={str(stream)!r}")
         doing = f"delete stream {stream} of tenant {tenant}"
-        count, is_done = 0, False
-        async with self._database.connection(doing) as connection:
+
+        async def delete(connection: Connection) -> int:
             await check_tenant(connection, self._statements, tenant)
+            count, is_done = 0, False
             while not is_done:
                 try:
                     deleted, is_done = await self._delete_some(connection, tenant, stream)
                 except errors.InsufficientPrivilege as error:
                     raise SchemaError(f"{doing}: only the owner of the store may delete streams", "42501") from error
                 count += deleted
-        return count
+            return count
+
+        return await self._database.run(doing, delete)
 
     async def _delete_some(self, connection: Connection, tenant_id: UUID, stream_id: UUID) -> tuple[int, bool]:
         """Delete the lowest versions in one transaction; their number, and whether the stream is empty then."""

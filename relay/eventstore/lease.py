@@ -120,8 +120,9 @@ class SubscriptionLease:
             self._claim_values() | {"own": [self.holder, self._next_holder], "holder": self._next_holder}
         )
         doing = f"claim subscription {self._name}"
-        async with self._database.connection(doing) as connection, connection.transaction():
-            slots = await take_slots(connection, self._statements, values)
+        slots = await self._database.transaction(
+            doing, lambda connection: take_slots(connection, self._statements, values)
+        )
         if not slots:
             return None
         self.holder, self._next_holder, self._is_member = self._next_holder, uuid4(), True
@@ -168,8 +169,10 @@ class SubscriptionLease:
         Raises SubscriptionLost, and PositionsWentBack where another position is stored.
         """
         # synchronous_commit=off: a lost checkpoint is a batch that is delivered again.
-        async with self._database.connection(f"acknowledge subscription {self._name}") as connection:
-            await self._store(connection, checkpoint, read_from, self.holder, synchronous_commit="off")
+        await self._database.run(
+            f"acknowledge subscription {self._name}",
+            lambda connection: self._store(connection, checkpoint, read_from, self.holder, synchronous_commit="off"),
+        )
 
     async def store(self, connection: Connection, checkpoint: Checkpoint, read_from: int, holder: UUID) -> None:
         """As ``acknowledge``, on that connection and durably, for a batch that was read as ``holder``."""
@@ -230,7 +233,7 @@ class SubscriptionLease:
 
     async def _run(self, path: str, more: dict[str, object]) -> list[Row]:
         step = path.partition(":")[2]
-        return await self._database.run(f"{step} subscription {self._name}", self._text(path), self._values(more))
+        return await self._database.rows(f"{step} subscription {self._name}", self._text(path), self._values(more))
 
 
 def stored_form(checkpoint: Checkpoint) -> dict[str, object]:

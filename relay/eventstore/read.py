@@ -115,14 +115,16 @@ class Reader:
 
     async def look(self, after: Checkpoint = START) -> Horizon:
         """As ``horizon``, on a connection of the store's."""
-        async with self._database.connection("read the end of the store") as connection:
-            return await self.horizon(connection, after)
+        return await self._database.run("read the end of the store", lambda connection: self.horizon(connection, after))
 
     async def checkpoint(self, position: int) -> Checkpoint:
         """The checkpoint of a position alone. Raises PositionsWentBack for one above the newest."""
-        async with self._database.connection("look up a position") as connection:
+
+        async def look_up(connection: Pool) -> Checkpoint:
             await self.horizon(connection, Checkpoint(position))
             return await last_up_to(connection, self._statements, position)
+
+        return await self._database.run("look up a position", look_up)
 
     async def page(
         self,
@@ -136,12 +138,12 @@ class Reader:
         """The next events of all tenants up to a position, in the order of their positions.
 
         A page is bounded in events, in bytes, and in events that its filter has looked at: it may have no event and say
-        that there is more. The feed may name events that are gone: of a tenant whose drop was interrupted, or that were
-        deleted. A page of nothing else is passed over. A row that cannot be decoded ends the page, and raises
-        ``UndecodableEvent`` where the page begins with it; with ``set_aside`` it is passed over and listed. Raises
-        ``PositionsWentBack``.
+        that there is more. The feed may name events that are gone: of a partly dropped tenant, or that were deleted. A
+        page of nothing else is passed over. A row that cannot be decoded ends the page, and raises ``UndecodableEvent``
+        where the page begins with it; with ``set_aside`` it is passed over and listed. Raises ``PositionsWentBack``.
         """
-        async with self._database.connection("read events") as connection:
+
+        async def read(connection: Pool) -> EventPage:
             horizon = await self.horizon(connection, after)
             position, end = after.position, min(horizon.settled, until)
             while True:
@@ -156,6 +158,8 @@ class Reader:
                     reached = await self._reached(connection, after, position, events)
                     head, newest, read_at = horizon.settled, horizon.newest, horizon.read_at
                     return EventPage(events, faults, reached, head, newest, position < end, head < newest, read_at)
+
+        return await self._database.run("read events", read)
 
     async def _reached(
         self, connection: Pool, after: Checkpoint, position: int, events: Sequence[StoredEvent]
@@ -264,8 +268,8 @@ class ReadPart(StorePart):
             "limit": limit,
         }
         sql = self._statements.text("eventstore/read:read_stream", "backward" if backward else "forward")
-        async with self._database.connection(f"read stream {stream}") as connection:
-            rows = decoded(await fetch_events(connection, sql, values))
+        doing = f"read stream {stream}"
+        rows = decoded(await self._database.run(doing, lambda connection: fetch_events(connection, sql, values)))
         events = [row for row in rows if isinstance(row, StoredEvent)]
         if len(events) < len(rows):
             raise next(row for row in rows if isinstance(row, UndecodableEvent))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, LiteralString
 
 from relay.core.errors import ConfigError
-from relay.eventstore.database import Connection, execute
+from relay.eventstore.database import NO_DEADLINE, Connection, execute
 from relay.eventstore.history import StoreSchema
 from relay.eventstore.part import StorePart
 from relay.eventstore.statements import EventStoreStatements
@@ -67,8 +67,10 @@ class SchemaPart(StorePart):
         if positions not in ("gapless", "settled"):
             raise ConfigError(f"positions: {positions!r}; choose 'gapless' or 'settled'")
         schema = StoreSchema(self._statements, positions, notify=notify)
-        async with self._database.connection(schema.doing) as connection:
-            plan = await migrate_async(connection, schema, dry_run=dry_run)
+        # No deadline: a step may rewrite a table, and what it waits for has a timeout of its own.
+        plan = await self._database.run(
+            schema.doing, lambda connection: migrate_async(connection, schema, dry_run=dry_run), NO_DEADLINE
+        )
         return StoreMigration(plan, schema.notify_changed)
 
     async def grant(self, role: str, access: Access) -> None:
@@ -80,8 +82,9 @@ class SchemaPart(StorePart):
         """
         if access not in _GRANTS:
             raise ConfigError(f"access: {access!r}; choose from {', '.join(_GRANTS)}")
-        async with self._database.connection(f"grant {access} to {role}") as connection, connection.transaction():
-            await self._grant(connection, await self._positions(connection), role, _GRANTS[access])
+        await self._database.transaction(
+            f"grant {access} to {role}", lambda connection: self._grant(connection, role, *_GRANTS[access])
+        )
 
     async def isolate_tenants(self, role: str) -> None:
         """Let database role ``role`` append, read and subscribe, but only within the tenant of its session.
@@ -90,9 +93,11 @@ class SchemaPart(StorePart):
         everything. Notifications have no content from now on. It guards against mistakes, not against an application
         that sends SQL of its own choosing.
         """
-        async with self._database.connection("isolate tenants") as connection, connection.transaction():
-            positions = await self._positions(connection)
-            await self._grant(connection, positions, role, ("isolation", *_GRANTS["subscriber"], *_GRANTS["writer"]))
+        files = ("isolation", *_GRANTS["subscriber"], *_GRANTS["writer"])
+        # No deadline: it locks the tables, after the transactions that use them.
+        await self._database.transaction(
+            "isolate tenants", lambda connection: self._grant(connection, role, *files), NO_DEADLINE
+        )
 
     async def _positions(self, connection: Connection) -> str:
         if (await execute(connection, self._statements.text("eventstore/migrate:exists")))[0][0]:
@@ -101,7 +106,8 @@ class SchemaPart(StorePart):
                 return str(rows[0][0])
         raise ConfigError("the event store does not exist yet; call migrate first")
 
-    async def _grant(self, connection: Connection, positions: str, role: str, files: tuple[str, ...]) -> None:
+    async def _grant(self, connection: Connection, role: str, *files: str) -> None:
+        positions = await self._positions(connection)
         for file in files:
             for statement in self._statements.definitions(f"eventstore/{file}", positions, role=role):
                 await execute(connection, statement)

@@ -42,9 +42,12 @@ class SubscriptionState(NamedTuple):
 
 async def read_states(database: Database, statements: EventStoreStatements, reader: Reader) -> list[SubscriptionState]:
     """All subscriptions, by their names as they are stored."""
-    async with database.connection("list subscriptions") as connection:
+
+    async def read(connection: Pool) -> list[SubscriptionState]:
         horizon = await reader.horizon(connection)
         return await states_of(connection, statements, horizon.settled)
+
+    return await database.run("list subscriptions", read)
 
 
 async def states_of(connection: Pool, statements: EventStoreStatements, horizon: int) -> list[SubscriptionState]:

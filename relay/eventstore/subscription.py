@@ -179,13 +179,11 @@ class Subscription:
                     await self._reconnect(failure)
 
     async def _reconnect(self, failure: StorageError) -> None:
-        """Wait, longer after each failure in a row, and replace lost connections."""
+        """Wait, longer after each failure in a row; connections that were lost are replaced when they are used."""
         self._failures += 1
         delay = _RECONNECT.delay(self._failures, random.random())
         _log.warning("subscription %s: %s; it connects again in %.1f s", self._name, failure, delay)
         await asyncio.sleep(delay)
-        with contextlib.suppress(StorageError):
-            await self._database.recover()
 
     async def _active(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[SubscriptionBatch]:
         """Batches while the lease is held, and while no other slots are to be taken."""

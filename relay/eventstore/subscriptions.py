@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from relay.core.errors import ConfigError
-from relay.eventstore.database import Database, execute
+from relay.eventstore.database import Connection, Database, execute
 from relay.eventstore.groups import Part
 from relay.eventstore.lease import stored_form
 from relay.eventstore.meter import Meter, NoMeter
@@ -93,9 +93,12 @@ class SubscriptionPart(ReadPart):
         checkpoint = await self._reader.checkpoint(checked_position("position", position))
         values = {"name": self._stored_name(name), **stored_form(checkpoint)}
         steps = ("subscriptions:reset", "subscription_groups:drop_members", "subscription_groups:drop_slots")
-        async with self._database.connection("reset subscription") as connection, connection.transaction():
+
+        async def reset(connection: Connection) -> None:
             for step in steps:
                 await execute(connection, self._statements.text(f"eventstore/{step}"), values)
+
+        await self._database.transaction("reset subscription", reset)
 
     async def wait_until(self, name: str, position: int, *, timeout: float = 10.0) -> None:
         """Wait until a subscription has acknowledged everything up to a position, to read what an own append led to.
@@ -107,7 +110,7 @@ class SubscriptionPart(ReadPart):
         reached = self._statements.text("eventstore/subscriptions:reached")
         async with asyncio.timeout(timeout):
             while True:
-                rows = await self._database.run("wait for a subscription", reached, {"name": self._stored_name(name)})
+                rows = await self._database.rows("wait for a subscription", reached, {"name": self._stored_name(name)})
                 if not rows:
                     raise ConfigError(f"subscription {name!r} does not exist")
                 if rows[0][0] >= position:
@@ -120,4 +123,4 @@ class SubscriptionPart(ReadPart):
         Returns whether there was one.
         """
         delete = self._statements.text("eventstore/subscriptions:delete")
-        return bool(await self._database.run("delete subscription", delete, {"name": self._stored_name(name)}))
+        return bool(await self._database.rows("delete subscription", delete, {"name": self._stored_name(name)}))

@@ -15,7 +15,7 @@ from uuid import UUID
 import psycopg
 
 from relay.core.errors import ConfigError
-from relay.eventstore.database import Connection, execute
+from relay.eventstore.database import NO_DEADLINE, Connection, execute
 from relay.eventstore.errors import TenantBusy, UnknownTenant
 from relay.eventstore.model import checked_id
 from relay.eventstore.part import Id, StorePart
@@ -42,27 +42,14 @@ class TenantPart(StorePart):
         Raises ``TenantBusy`` for a tenant whose drop was interrupted.
         """
         tenant = checked_id("tenant_id", tenant_id)
-        statements = self._statements
-        async with self._database.connection(f"provision tenant {tenant}") as connection, connection.transaction():
-            values = {"tenant": tenant}
-            await execute(connection, statements.text("eventstore/tenants:lock"), values)
-            partition = await _partition(connection, statements, tenant)
-            if partition is not None:
-                if partition.bucket is None or partition.detaching:
-                    raise TenantBusy(
-                        f"tenant {tenant} is only partly dropped; call drop_tenant again before provisioning it"
-                    )
-                return
-            await _forget_ids(connection, statements, tenant)  # of a partition that was dropped by hand
-            bucket = (await execute(connection, statements.text("eventstore/tenants:bucket"), values))[0][0]
-            await execute(connection, statements.for_tenant("eventstore/tenants:create", tenant))
-            await execute(connection, statements.for_tenant("eventstore/tenants:attach", tenant, bucket))
+        await self._database.transaction(
+            f"provision tenant {tenant}", lambda connection: _provision(connection, self._statements, tenant)
+        )
 
     async def list_tenants(self) -> list[UUID]:
         """All tenants that have a partition, in the order of their ids."""
-        return [
-            row[0] for row in await self._database.run("list tenants", self._statements.text("eventstore/tenants:list"))
-        ]
+        rows = await self._database.rows("list tenants", self._statements.text("eventstore/tenants:list"))
+        return [row[0] for row in rows]
 
     async def drop_tenant(self, tenant_id: Id, *, confirm: Id) -> None:
         """Destroy all of a tenant's events irreversibly. ``confirm`` is the id again.
@@ -75,23 +62,40 @@ class TenantPart(StorePart):
         tenant = checked_id("tenant_id", tenant_id)
         if not is_same_id(confirm, tenant):
             raise ConfigError(f"confirm: dropping is irreversible; pass the id again: confirm={str(tenant)!r}")
-        statements = self._statements
-        async with (
-            self._database.connection(f"drop tenant {tenant}") as connection,
-            _locked(connection, statements, "session", tenant),
-        ):
-            partition = await _partition(connection, statements, tenant)
-            if partition is None:
-                if not await _forget_remains(connection, statements, tenant):
-                    raise UnknownTenant(tenant)
-                return
-            if partition.bucket == _DIRECT:
-                await _detach_direct(connection, statements, tenant)
-            elif partition.bucket is not None:
-                async with _locked(connection, statements, "bucket", partition.bucket):
-                    await _detach(connection, statements, tenant, partition.bucket)
-            await _forget(connection, statements, tenant)
-            await execute(connection, statements.for_tenant("eventstore/tenants:drop", tenant))
+        # No deadline: it waits for the transactions in progress, and for another drop.
+        await self._database.run(
+            f"drop tenant {tenant}", lambda connection: _drop(connection, self._statements, tenant), NO_DEADLINE
+        )
+
+
+async def _provision(connection: Connection, statements: EventStoreStatements, tenant: UUID) -> None:
+    values = {"tenant": tenant}
+    await execute(connection, statements.text("eventstore/tenants:lock"), values)
+    partition = await _partition(connection, statements, tenant)
+    if partition is not None:
+        if partition.bucket is None or partition.detaching:
+            raise TenantBusy(f"tenant {tenant} is only partly dropped; call drop_tenant again before provisioning it")
+        return
+    await _forget_ids(connection, statements, tenant)  # of a partition that was dropped by hand
+    bucket = (await execute(connection, statements.text("eventstore/tenants:bucket"), values))[0][0]
+    await execute(connection, statements.for_tenant("eventstore/tenants:create", tenant))
+    await execute(connection, statements.for_tenant("eventstore/tenants:attach", tenant, bucket))
+
+
+async def _drop(connection: Connection, statements: EventStoreStatements, tenant: UUID) -> None:
+    async with _locked(connection, statements, "session", tenant):
+        partition = await _partition(connection, statements, tenant)
+        if partition is None:
+            if not await _forget_remains(connection, statements, tenant):
+                raise UnknownTenant(tenant)
+            return
+        if partition.bucket == _DIRECT:
+            await _detach_direct(connection, statements, tenant)
+        elif partition.bucket is not None:
+            async with _locked(connection, statements, "bucket", partition.bucket):
+                await _detach(connection, statements, tenant, partition.bucket)
+        await _forget(connection, statements, tenant)
+        await execute(connection, statements.for_tenant("eventstore/tenants:drop", tenant))
 
 
 async def _detach(connection: Connection, statements: EventStoreStatements, tenant_id: UUID, bucket: str) -> None:

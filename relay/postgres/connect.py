@@ -19,7 +19,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import IsolationLevel
@@ -33,9 +33,6 @@ from relay.postgres.errors import classify, wants_new_connections
 from relay.postgres.reading import EagerConnection
 from relay.postgres.sql import statement
 from relay.postgres.url import ConnectionParameters
-
-if TYPE_CHECKING:
-    from psycopg_pool import AsyncConnectionPool
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -72,27 +69,11 @@ def connect(parameters: ConnectionParameters, adapters: AdaptersMap | None = Non
     )
 
 
-def make_pool(
-    parameters: ConnectionParameters,
-    *,
-    name: str,
-    size: int,
-    timeout: float,
-    configure: Callable[[Connection], Awaitable[None]] | None = None,
-) -> AsyncConnectionPool[Connection]:
-    """A pool of 1 to ``size`` connections, not yet open; ``timeout`` is how many seconds a caller waits for one."""
-    from psycopg_pool import AsyncConnectionPool  # noqa: PLC0415 - not on Spark's executors
-
-    return AsyncConnectionPool(
-        min_size=1,
-        max_size=size,
-        open=False,
-        connection_class=EagerConnection,
-        kwargs={**parameters, "autocommit": True, "prepare_threshold": None},
-        configure=configure,
-        name=name,
-        timeout=timeout,
-    )
+async def read_committed(connection: Connection) -> None:
+    """Make READ COMMITTED the level of its transactions, where the database's default is another one."""
+    cursor = await connection.execute(statement("session:default_isolation"))
+    if await cursor.fetchone() != (_READ_COMMITTED,):
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
 
 
 def close_and_wait(connection: SyncConnection) -> None:
@@ -124,8 +105,8 @@ class DeadlineConnection:
     It connects on demand and again after a loss. It keeps no session state, so it works behind PgBouncer in transaction
     mode: no named prepared statement, no SET, no startup parameter beyond the usual ones.
 
-    ``work`` runs at READ COMMITTED. Where the database's default is another level, it runs in a transaction that names
-    its level: two more round trips.
+    ``on_connect`` is awaited with each new connection before any work is. Where it sets an isolation level, ``work``
+    runs in a transaction that names its level: two more round trips.
     """
 
     def __init__(
@@ -136,6 +117,7 @@ class DeadlineConnection:
         *,
         adapters: AdaptersMap | None = FENCES,
         schema_hint: str = "",
+        on_connect: Work[None] = read_committed,
     ) -> None:
         """``deadline`` is in seconds; ``schema_hint`` says in a SchemaError what to do about it.
 
@@ -144,6 +126,7 @@ class DeadlineConnection:
         self._parameters = parameters
         self._adapters = adapters
         self._schema_hint = schema_hint
+        self._on_connect = on_connect
         self._deadline = deadline
         self._generation = generation
         self._connected_in = -1
@@ -244,10 +227,9 @@ class DeadlineConnection:
         await self._drop()
         generation = self._generation.number
         connection = await connect_async(self._parameters, self._adapters)
-        self._connection, self._connected_in = connection, generation
-        cursor = await connection.execute(statement("session:default_isolation"))
-        if await cursor.fetchone() != (_READ_COMMITTED,):
-            await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        self._connection, self._connected_in = connection, -1  # so that it is cut off while it is made ready, too
+        await self._on_connect(connection)
+        self._connected_in = generation
         return connection
 
     async def _abandon(self, task: asyncio.Future[Any]) -> bool:

@@ -12,7 +12,7 @@ from psycopg.adapt import AdaptersMap
 
 from relay.core.errors import StorageBusy
 from relay.postgres.codec import FENCES
-from relay.postgres.connect import DeadlineConnection, Generation, Work
+from relay.postgres.connect import DeadlineConnection, Generation, Work, read_committed
 from relay.postgres.url import ConnectionParameters
 
 T = TypeVar("T")
@@ -30,14 +30,17 @@ class DeadlinePool:
         longest_wait: float,
         adapters: AdaptersMap | None = FENCES,
         schema_hint: str = "",
+        on_connect: Work[None] = read_committed,
     ) -> None:
-        """``deadline`` is in seconds, as ``DeadlineConnection``'s; a caller waits ``longest_wait`` seconds for a place.
+        """``deadline`` is in seconds; a caller waits ``longest_wait`` seconds for a place.
 
-        ``adapters`` None means psycopg's own.
+        The other parameters are those of ``DeadlineConnection``.
         """
         generation = Generation()
         self._connections = [
-            DeadlineConnection(parameters, deadline, generation, adapters=adapters, schema_hint=schema_hint)
+            DeadlineConnection(
+                parameters, deadline, generation, adapters=adapters, schema_hint=schema_hint, on_connect=on_connect
+            )
             for _ in range(size)
         ]
         self._idle = list(self._connections)

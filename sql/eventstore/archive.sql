@@ -1,5 +1,9 @@
 -- Exporting a tenant and importing it again.
 
+-- name: snapshot
+-- The first statement of an export's transaction: all others see the store as of one moment.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+
 -- name: export
 -- One tenant's events as JSON, oldest first. PostgreSQL's own text keeps every digit of every number. A row whose
 -- Data is NULL has no member data, which is not the same as a JSON null; an event without an id has no member event_id.

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from relay.core.errors import EventError
+from relay.core.errors import EventError, StorageUnavailable
 from relay.eventstore import (
     ANY,
     NO_STREAM,
@@ -205,7 +205,8 @@ async def test_a_remembered_horizon_ends_with_the_server(
         async with went_back(database, backup) as store, await database.connect_async(autocommit=False) as late:
             await store.append(TENANT, uuid.uuid4(), [NewEvent("E", "late")], NO_STREAM, connection=late)
             await fill(store, *range(50))
-            await reader._database.recover()
+            with contextlib.suppress(StorageUnavailable):  # its connection was lost with the other server
+                await reader.read_all(6)
             assert await reader.read_all(6) == []
             await late.commit()
             assert bodies(await reader.read_all(6)) == ["late", *range(50)]

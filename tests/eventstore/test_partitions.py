@@ -80,7 +80,7 @@ async def fill(store: EventStore, tenants: Sequence[uuid.UUID]) -> None:
 
 async def plans(store: EventStore) -> tuple[int, int, int]:
     """Prepared statements of the store's session, and how often a plan was used again, or made."""
-    [(count, generic, custom)] = await store._database.run("look", PLANS)
+    [(count, generic, custom)] = await store._database.rows("look", PLANS)
     return int(count), int(generic), int(custom)
 
 
@@ -99,7 +99,7 @@ async def test_a_page_of_known_tenants_is_not_planned_again(one_session: EventSt
         assert numbers(await one_session.read_all()) == await stored(database)
         assert await plans(one_session) == expected
     # Any other statement of the session is planned for its own tenants, as before.
-    assert await one_session._database.run("look", "SHOW plan_cache_mode") == [("auto",)]
+    assert await one_session._database.rows("look", "SHOW plan_cache_mode") == [("auto",)]
 
 
 async def test_kept_plans_read_what_is_there(one_session: EventStore, database: Database) -> None:

@@ -50,4 +50,4 @@ async def test_a_page_of_many_tenants_leaves_nothing_in_a_pooled_session(
             assert [[event.tenant_id for event in page] for page in pages] == [tenants] * 4
         look = "SELECT count(*), current_setting('plan_cache_mode') FROM pg_prepared_statements"
         for _ in range(4):
-            assert await pooled._database.run("look", look) == [(0, "auto")]
+            assert await pooled._database.rows("look", look) == [(0, "auto")]

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import psycopg
 import pytest
 
-from relay.core.errors import StorageUnavailable
-from relay.postgres.connect import Connection, DeadlineConnection, Generation, connect, connect_async, make_pool
+from relay.core.errors import RowRefused, StorageUnavailable
+from relay.postgres.connect import Connection, DeadlineConnection, Generation, connect, connect_async
 from relay.postgres.url import connection_parameters
 from tests.outbox.proxy import Proxy
 from tests.support.fixtures.postgres import Database
@@ -145,13 +145,29 @@ async def test_a_loss_opens_the_connections_of_a_generation_again(table: Databas
 
 async def test_every_kind_of_connection_has_the_same_parameters(table: Database) -> None:
     parameters = connection_parameters(table.url, NAME)
-    pool = make_pool(parameters, name="test", size=1, timeout=10.0)
-    await pool.open()
     with connect(parameters) as sync:
-        async with await connect_async(parameters) as own, pool.connection() as pooled:
-            for connection in (sync, own, pooled):
+        async with await connect_async(parameters) as own:
+            for connection in (sync, own):
                 names = connection.info.get_parameters()
                 assert (names["keepalives_idle"], names["tcp_user_timeout"]) == ("10", "15000")
                 assert (names["application_name"], connection.autocommit) == (NAME, True)
                 assert connection.prepare_threshold is None
-    await pool.close()
+
+
+async def test_no_work_is_given_a_connection_that_is_not_ready(table: Database) -> None:
+    """What makes it ready fails on the first connection, which is given up, and is awaited with the second."""
+    pids = []
+
+    async def on_connect(connection: Connection) -> None:
+        pids.append(connection.info.backend_pid)
+        await connection.execute("SELECT 1 / %s", [len(pids) - 1])
+
+    async def pid(connection: Connection) -> int:
+        return connection.info.backend_pid
+
+    connection = DeadlineConnection(connection_parameters(table.url, NAME), 10.0, Generation(), on_connect=on_connect)
+    with pytest.raises(RowRefused, match="connecting"):
+        await connection.run("connecting", pid)
+    assert await connection.run("connecting", pid) == await connection.run("connecting", pid) == pids[1]
+    assert len(set(pids)) == 2
+    await connection.close()

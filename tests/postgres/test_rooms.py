@@ -66,7 +66,7 @@ async def event_store(url: str, statement: LiteralString) -> None:
     database = EventStoreDatabase(url, max_connections=1, on_connect=None)
     await database.open()
     try:
-        await database.run("testing", statement)
+        await database.rows("testing", statement)
     finally:
         await database.close()
 
