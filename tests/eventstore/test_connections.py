@@ -33,6 +33,7 @@ async def test_a_silent_network_is_given_up_at_the_deadline(
     await gapless_store.append(TENANT, STREAM, [NewEvent("E", 1)], NO_STREAM)
     monkeypatch.setattr(connections, "DEADLINE", 1.5)
     async with Proxy(database.url) as proxy, await EventStore.connect(proxy.url) as store:
+        await store.list_tenants()
         proxy.swallow()
         async with asyncio.timeout(patience()):
             with pytest.raises(StorageTimeout, match="no answer within"):

@@ -306,7 +306,7 @@ def test_every_statement_computes_the_same_slot() -> None:
         for line in load_sql(f"eventstore/{file}.sql").splitlines()
         if line.endswith("--? part") and "slots" in line
     ]
-    assert len(lines) == 4
+    assert len(lines) == 5
     hashed = "uuid_hash_extended(StreamId, uuid_hash_extended(TenantId, 0)) & 255"
     assert set(lines) == {f"-- AND SequenceNum > (%(slots)s::BIGINT[])[({hashed})::INT + 1] --? part"}
 
