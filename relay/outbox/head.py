@@ -34,9 +34,10 @@ follows what the last one cost, and is cancelled after ``TIMEOUT`` seconds. Thre
 its part of the time, over the last ``DEPTHS`` seconds before the head and over all before it. So a straggler that is d
 seconds old when it commits is found after at most
 
-    delay(d) = cost(depth) / (SHARE * part) + 1 s        (depth: the smallest of DEPTHS that is above d, or all)
+    delay(d) = (cost(depth) + TIMEOUT) / (SHARE * part) + 1 s   (depth: the smallest of DEPTHS that is above d, or all)
 
-where cost(depth) is what one walk over the entries of that depth costs the server. What is found is a *stretch*, which
+where cost(depth) is what one walk over the entries of that depth costs the server, and TIMEOUT what a step may lose that
+turns out too wide. What is found is a *stretch*, which
 the next claims take, oldest first, without moving the head: a straggler costs a claim of a few rows, not a walk over
 all that is between it and the head.
 
@@ -75,7 +76,7 @@ Thing = tuple[str, str]
 several kinds may be the same rows."""
 
 
-class Span(NamedTuple):
+class ClaimSpan(NamedTuple):
     """Where one claim looks, and under which settings it was sent."""
 
     first: Place
@@ -99,7 +100,7 @@ class Span(NamedTuple):
         }
 
 
-EVERYWHERE: Final[dict[str, Any]] = Span(BEFORE_ALL, BEHIND_ALL, 0).parameters()
+EVERYWHERE: Final[dict[str, Any]] = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0).parameters()
 """Of a statement that looks at all due rows."""
 
 
@@ -137,17 +138,17 @@ class Head:
         """Seconds before the present that the head does not enter: fewer where that many rows are claimed in them."""
         return min(MARGIN, max(SHORTEST_MARGIN, _ENTRIES_IN_MARGIN / self._pace)) if self._pace else MARGIN
 
-    def span(self) -> Span:
+    def span(self) -> ClaimSpan:
         """Where the next claim looks: at the oldest stretch behind the head, or from the head on."""
         if not self.in_force:
-            return Span(BEFORE_ALL, BEHIND_ALL, self._version)
+            return ClaimSpan(BEFORE_ALL, BEHIND_ALL, self._version)
         if self._stretches:
-            return Span(*self._stretches[0], self._version)
+            return ClaimSpan(*self._stretches[0], self._version)
         return self.ahead()
 
-    def ahead(self) -> Span:
+    def ahead(self) -> ClaimSpan:
         """From the head on."""
-        return Span(self.place if self.in_force else BEFORE_ALL, BEHIND_ALL, self._version)
+        return ClaimSpan(self.place if self.in_force else BEFORE_ALL, BEHIND_ALL, self._version)
 
     def late_from(self, left_out: Iterable[Thing]) -> Place:
         """Where the oldest late row may be: rows of ``left_out`` are late, too."""
@@ -156,7 +157,7 @@ class Head:
         places = [self._left_out[one] for one in left_out if one in self._left_out]
         return min([self.place, *places, *(first for first, _ in self._stretches[:1])])
 
-    def claimed(self, span: Span, rows: int, last: Place, at: float) -> None:
+    def claimed(self, span: ClaimSpan, rows: int, last: Place, at: float) -> None:
         """A claim, sent for ``span`` at the database's time ``at``, took ``rows``, in order up to ``last``.
 
         What is before ``last`` is claimed, left out, locked or refused: the head goes past it. A claim that was sent
@@ -173,12 +174,12 @@ class Head:
         # A claim from the oldest entry on may have taken stragglers: what is behind them was not looked at.
         self.place = reached if span.first == BEFORE_ALL else max(self.place, reached)
 
-    def found_nothing(self, span: Span) -> None:
+    def found_nothing(self, span: ClaimSpan) -> None:
         """A claim, sent for ``span``, found nothing that it may take."""
         if span.is_stretch and span.version == self._version:
             self._took_stretch(span, None)
 
-    def waiting_from(self, span: Span, rows: int, first: Place | None, at: float) -> None:
+    def waiting_from(self, span: ClaimSpan, rows: int, first: Place | None, at: float) -> None:
         """A claim in order per key, which leaves rows behind, took ``rows``; ``first`` is the first due one it saw."""
         if span.version != self._version:
             return
@@ -190,7 +191,7 @@ class Head:
         if first is not None:
             self.passed(span.first, first, at)
 
-    def pass_over(self, span: Span, place: Place) -> None:
+    def pass_over(self, span: ClaimSpan, place: Place) -> None:
         """A claim, sent for ``span``, met a row at ``place`` that the database refuses to change: go past it.
 
         As past a locked row: only looking behind tries it again. For rows too many to be left out by their ids.
@@ -204,7 +205,7 @@ class Head:
         elif span.first <= place:
             self.place = max(self.place, after(place))
 
-    def _took_stretch(self, span: Span, rest: Place | None) -> None:
+    def _took_stretch(self, span: ClaimSpan, rest: Place | None) -> None:
         """A claim has looked at a stretch: go on at ``rest``, or let it go."""
         stretch = (span.first, span.end)
         if stretch in self._stretches:

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Final, LiteralString
 
 from relay.core.event import EventId
-from relay.outbox.head import Span
+from relay.outbox.head import ClaimSpan
 from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.paused import PausedRows
 from relay.postgres.codec import id_array
@@ -99,7 +99,7 @@ class OrderedClaim:
         inline_bytes: int,
         excluded: Sequence[EventId],
         paused: PausedRows,
-        span: Span,
+        span: ClaimSpan,
         *,
         peek: bool = False,
     ) -> list[Row]:

@@ -16,7 +16,7 @@ from psycopg.errors import QueryCanceled
 from relay.core.event import EventId
 from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.core.ports import Rest
-from relay.outbox.head import Head, Place, Span, Thing
+from relay.outbox.head import ClaimSpan, Head, Place, Thing
 from relay.outbox.look import Look, Looks, Walk
 from relay.outbox.pauses import read_for_claims
 from relay.postgres.connect import Connection
@@ -128,11 +128,11 @@ class PausedRows:
 
     def _walk_over(self, connection: Connection) -> Walk:
         async def walk(first: Place, end: Place, timeout: float) -> Look | None:
-            return await self._look(connection, Span(first, end, 0), timeout)
+            return await self._look(connection, ClaimSpan(first, end, 0), timeout)
 
         return walk
 
-    async def _look(self, connection: Connection, span: Span, timeout: float) -> Look | None:
+    async def _look(self, connection: Connection, span: ClaimSpan, timeout: float) -> Look | None:
         rows = self._rows_per_look if self.tags else 1
         values = {**span.parameters(), **self.parameters(), "margin": self.head.margin, "rows": rows}
         cursor = connection.cursor(binary=True)

@@ -33,7 +33,7 @@ from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.outbox.extensions import pauses_of, relays_of
 from relay.outbox.guard import ClaimGuard
-from relay.outbox.head import BEFORE_ALL, Span
+from relay.outbox.head import BEFORE_ALL, ClaimSpan
 from relay.outbox.options import PostgresOptions, application_name
 from relay.outbox.ordered import OrderedClaim
 from relay.outbox.paused import PausedRows
@@ -251,7 +251,7 @@ class PostgresOutbox:
         return await self._claim_span(self.paused.head.ahead(), limit, max_bytes, excluded, without)
 
     async def _claim_span(
-        self, span: Span, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
+        self, span: ClaimSpan, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
     ) -> list[tuple[Any, ...]]:
         """One claim, from the head on or of a stretch behind it."""
         tags = (*(("excluding",) if excluded or without else ()), *self.paused.tags)
@@ -281,7 +281,7 @@ class PostgresOutbox:
 
         return await self._claiming.run("claiming", work)
 
-    def _claimed(self, span: Span, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _claimed(self, span: ClaimSpan, rows: Sequence[tuple[Any, ...]]) -> None:
         """Tell the head what a claim without order brought."""
         if rows:
             self.paused.head.claimed(span, len(rows), _due(rows[-1]), rows[0][_FENCE].timestamp())

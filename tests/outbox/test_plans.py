@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from relay.outbox.head import BEHIND_ALL, EVERYWHERE, Span
+from relay.outbox.head import BEHIND_ALL, EVERYWHERE, ClaimSpan
 from relay.outbox.migrate import migrate
 from relay.outbox.settling import KINDS
 from relay.postgres.sql import DEFAULT_TABLE, TableName, statement
@@ -44,8 +44,8 @@ FROM generate_series(1, 20000) AS n
 """
 
 _NOW = time.time()
-_HEAD = Span((_NOW - 600.0, _NOW - 600.0), BEHIND_ALL, 0).parameters()
-_STRETCH = Span((_NOW - 3000.0, float("-inf")), (_NOW - 2998.0, float("-inf")), 0).parameters()
+_HEAD = ClaimSpan((_NOW - 600.0, _NOW - 600.0), BEHIND_ALL, 0).parameters()
+_STRETCH = ClaimSpan((_NOW - 3000.0, float("-inf")), (_NOW - 2998.0, float("-inf")), 0).parameters()
 
 
 @pytest.fixture(

@@ -93,7 +93,7 @@ BROKERS: Final = (
     Mutant(
         "NATS: the message id is left out",
         "relay/brokers/nats/headers.py",
-        "headers = {ID_HEADER: str(event.event_id)}",
+        "headers = {ID_HEADER: event.copy_id}",
         "headers = dict[str, str]()",
         (f"{_NATS}::test_a_repeat_is_acknowledged_and_stored_once",),
     ),

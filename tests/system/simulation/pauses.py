@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from relay.core.event import EventId, Status
 from relay.core.pause import Pause, PauseTarget
-from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, Place, Span
+from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, ClaimSpan, Place
 from relay.outbox.look import Look
 from relay.outbox.paused import PausedRows
 from relay.postgres.connect import Connection
@@ -95,9 +95,9 @@ class PausingOutbox(MemoryOutbox):
 
     patterns: Sequence[str] = ()
     in_part: Sequence[str] = ()
-    span = Span(BEFORE_ALL, BEHIND_ALL, 0)
+    span = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0)
 
-    def obey(self, paused: PausedRows, span: Span) -> None:
+    def obey(self, paused: PausedRows, span: ClaimSpan) -> None:
         """What the claim that is sent now leaves out, and where it looks."""
         self.patterns, self.in_part, self.span = paused.patterns, paused.in_part, span
 
@@ -134,7 +134,7 @@ class SimulatedPausedRows(PausedRows):
         self.set(pauses)
         return self.pauses
 
-    async def _look(self, connection: Connection, span: Span, timeout: float) -> Look:
+    async def _look(self, connection: Connection, span: ClaimSpan, timeout: float) -> Look:
         patterns, in_part, margin = self.patterns, self.in_part, self.head.margin
 
         def work() -> Look:
