@@ -36,10 +36,9 @@ seconds old when it commits is found after at most
 
     delay(d) = (cost(depth) + TIMEOUT) / (SHARE * part) + 1 s   (depth: the smallest of DEPTHS that is above d, or all)
 
-where cost(depth) is what one walk over the entries of that depth costs the server, and TIMEOUT what a step may lose that
-turns out too wide. What is found is a *stretch*, which
-the next claims take, oldest first, without moving the head: a straggler costs a claim of a few rows, not a walk over
-all that is between it and the head.
+where cost(depth) is what one walk over the entries of that depth costs the server, and TIMEOUT what a step may lose
+that turns out too wide. What is found is a *stretch*, which the next claims take, oldest first, without moving the
+head: a straggler costs a claim of a few rows, not a walk over all that is between it and the head.
 
 Everything here is on the safe side of a mistake: a head too low costs time, a head too high is bounded by looking
 behind. When a look fails, claims go on from the head that is known. Used by ``PostgresOutbox`` and its claims; all
