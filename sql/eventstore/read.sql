@@ -89,11 +89,15 @@ SELECT
             AND COALESCE(stored.LogDate = %(log_date)s::TIMESTAMPTZ, TRUE)
         ELSE
             NOT EXISTS (
-                SELECT FROM pg_catalog.pg_class
+                SELECT FROM pg_catalog.pg_class AS child
                 WHERE
-                    relname = 'event_' || REPLACE(%(tenant)s::UUID::TEXT, '-', '')
-                    AND relnamespace
-                    = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = 'public.event'::REGCLASS)
+                    child.relname = 'event_' || REPLACE(%(tenant)s::UUID::TEXT, '-', '')
+                    AND child.relnamespace
+                    = (
+                        SELECT parent.relnamespace
+                        FROM pg_catalog.pg_class AS parent
+                        WHERE parent.oid = 'public.event'::REGCLASS
+                    )
             )
             OR EXISTS (
                 SELECT FROM public.event_tombstone

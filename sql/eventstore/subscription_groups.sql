@@ -27,7 +27,8 @@ WITH grouped AS (
 )
 
 INSERT INTO public.event_subscription_slot (Name, Slot, Position, LastRead)
-SELECT grouped.Name, slots.Slot, grouped.Position, grouped.LastRead FROM grouped CROSS JOIN generate_series(0, 255) AS slots (Slot);
+SELECT grouped.Name, slots.Slot, grouped.Position, grouped.LastRead
+FROM grouped CROSS JOIN generate_series(0, 255) AS slots (Slot);
 
 -- name: leases
 -- The leases on the slots of a part; a slot without one has no holder. Index: the primary keys. Locks: nothing.

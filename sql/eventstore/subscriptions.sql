@@ -86,7 +86,8 @@ WHERE Name = %(name)s AND Holder = %(holder)s::UUID;
 INSERT INTO public.event_subscription (Name, Position, LastRead)
 VALUES (%(name)s, %(position)s::BIGINT, %(last_read)s)
 ON CONFLICT (Name) DO UPDATE
-SET Position = EXCLUDED.Position, LastRead = EXCLUDED.LastRead, Holder = NULL, HeldUntil = NULL, Grouped = FALSE, UpdatedAt = now();
+SET Position = EXCLUDED.Position, LastRead = EXCLUDED.LastRead, Holder = NULL, HeldUntil = NULL, Grouped = FALSE,
+    UpdatedAt = now();
 
 -- name: delete
 -- Deletes a subscription, of a group its members and slots too. Index: the primary key. Locks: the rows.

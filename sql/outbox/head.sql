@@ -54,7 +54,7 @@ first_free AS (
 last AS (
     SELECT
         MAX(available_at) AS available_at,
-        (SELECT COUNT(*) FROM looked) AS rows
+        COUNT(*) AS rows
     FROM looked
 )
 
@@ -65,9 +65,9 @@ SELECT
     DATE_PART('epoch', first_free.created_at),
     DATE_PART('epoch', last.available_at),
     (
-        SELECT DATE_PART('epoch', MAX(looked.created_at) + INTERVAL '1 microsecond')
-        FROM looked
-        WHERE looked.available_at = last.available_at AND last.rows >= %(rows)s::bigint
+        SELECT DATE_PART('epoch', MAX(tied.created_at) + INTERVAL '1 microsecond')
+        FROM looked AS tied
+        WHERE tied.available_at = last.available_at AND last.rows >= %(rows)s::bigint
     )
 FROM last
 LEFT JOIN first_free ON TRUE;
