@@ -2,7 +2,7 @@
 
 -- name: snapshot
 -- The first statement of an export's transaction: all others see the store as of one moment.
-SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+SET LOCAL transaction_isolation = 'repeatable read';
 
 -- name: export
 -- One tenant's events as JSON, oldest first. PostgreSQL's own text keeps every digit of every number. A row whose
