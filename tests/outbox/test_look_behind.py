@@ -15,7 +15,7 @@ from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox
 from tests.support.options import storage_options
-from tests.support.waiting import patience
+from tests.support.waiting import pace_async, patience
 
 pytestmark = pytest.mark.postgres
 
@@ -59,7 +59,7 @@ async def found(storage: PostgresOutbox, count: int = 1) -> list[str]:
         while len(events) < count:
             rest = await storage.look()
             events += await types(storage)
-            await asyncio.sleep(min(rest.seconds, 0.05))
+            await pace_async(min(rest.seconds, 0.05))  # as the relay rests between two looks
     return events
 
 

@@ -66,7 +66,7 @@ def test_nothing_is_pushed_unless_it_is_asked_for() -> None:
 
 def test_names_are_quoted_in_the_statement() -> None:
     text = copy_out(read_statement("read_events", TableName('out"box', "Own %"), ["event_id", "payload"]))
-    assert 'FROM "Own %%"."out""box"' in text
+    assert 'FROM ONLY "Own %%"."out""box"' in text
     assert 'SELECT "event_id", "payload"' in text
     assert text.rstrip().endswith('TO STDOUT WITH (FORMAT "binary")')
 
