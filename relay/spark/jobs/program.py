@@ -25,7 +25,7 @@ from relay.spark.jobs.session import active_stages
 
 _PROGRESS_INTERVAL: Final = 10.0  # seconds
 _NO_TASK: Final = "no task is active: Spark plans, or the database commits"
-_OUTBOX_ERROR: Final = re.compile(r"relay\.core\.errors\.(\w+): (.*)")
+_OUTBOX_ERROR: Final = re.compile(r"(?:relay\.core|openoutbox)\.errors\.(\w+): (.*)")
 _RPC_ERROR: Final = re.compile(r'RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = "(.*)"')
 
 
