@@ -1,8 +1,8 @@
 """Print the source file of every module that the daemon and the command line import, one a line, for compileall.
 
 Left out are rooms that few relays use and whose libraries are large (the console, OpenTelemetry) or not in the image
-(AWS), and those that the image does not run (an application's client, Spark, the demonstration). Python compiles these
-when they are imported, as it does modules of a library that nothing here imports.
+(AWS), and those that the image does not run (an application's client, what tests import, Spark, the demonstration).
+Python compiles these when they are imported, as it does modules of a library that nothing here imports.
 """
 
 import importlib
@@ -16,6 +16,7 @@ import relay_cli
 LEFT_OUT = (
     "relay.brokers.aws",
     "relay.client",
+    "relay.conformance",
     "relay.console",
     "relay.demo",
     "relay.localservers",
