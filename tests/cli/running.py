@@ -11,8 +11,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,23 @@ def call_cli(folder: Path, *arguments: str, **variables: str) -> subprocess.Comp
         chdir(folder),
         redirect_stdout(out),
         redirect_stderr(err),
-        ThreadPoolExecutor(1) as aside,
     ):
-        code = aside.submit(_exit_code).result()
+        code = _in_thread(_exit_code)
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+
+def _in_thread(work: Callable[[], int]) -> int:
+    """What ``work`` returns or raises; TimeoutError where it does not end: its thread does not hold up the run."""
+    outcome: Future[int] = Future()
+
+    def note() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised in the test
+            outcome.set_exception(error)
+
+    threading.Thread(target=note, daemon=True).start()
+    return outcome.result(patience())
 
 
 def _exit_code() -> int:

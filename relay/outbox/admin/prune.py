@@ -205,9 +205,11 @@ def _prune_batch(
         if bounds["limit"] == 1:
             with short_transaction(connection):
                 oldest = rows(connection, "outbox/prune:oldest", table, parameters, kind)
-            for event_id, at in oldest:
-                refusals.failed(event_id, error)
-                place.pass_by([event_id], at)
+            if not oldest:
+                raise  # it fails without a row, too
+            [(event_id, at)] = oldest
+            refusals.failed(event_id, error)
+            place.pass_by([event_id], at)
         return 0, None
     for event_id in kept_ids:
         refusals.failed(event_id, kept(_DOING))
