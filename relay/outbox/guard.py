@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_SLOW: Final = 0.1  # seconds; a claim or a look at the lag takes a few milliseconds where it walks its index
+_SLOW: Final = 0.1  # seconds; a claim takes a few milliseconds where it walks its index
 _TIMES: Final = 50
 
 
