@@ -2,7 +2,7 @@
 
 Each message has a number on its connection, and the broker answers by that number. ``_pending`` alone says what is
 unanswered: the code that removes an entry resolves its event, so an event is resolved at most once, and a late answer
-has no entry. What a broker lets wait elsewhere is in ``_take_aside``.
+has no entry. What a broker lets wait elsewhere is in ``_take_unanswered``.
 
 Events are offered in slices. A slice is one write to the socket, and between two slices other work of the event loop
 gets its turn. Whether an event may be offered is decided before it is noted in ``_pending``; from then on until the
@@ -95,7 +95,7 @@ class PipelinedSession(ABC):
     def _notice_loss(self) -> None:  # noqa: B027  # most connections say that they are lost
         """End when the connection is lost without a sign. Called before each look for room, and by the sweep."""
 
-    def _take_aside(self) -> list[Entry]:
+    def _take_unanswered(self) -> list[Entry]:
         """Hand over what has no outcome and is not in ``_pending``; called once, at the end."""
         return []
 
@@ -195,6 +195,6 @@ class PipelinedSession(ABC):
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._report()
-        lost, self._pending = [*self._take_aside(), *(entry for entry, _, _ in self._pending.values())], {}
+        lost, self._pending = [*self._take_unanswered(), *(entry for entry, _, _ in self._pending.values())], {}
         resolve((entry, outcome) for entry in lost)
         self._room.set()

@@ -48,6 +48,7 @@ from relay.eventstore.model import (
 from relay.eventstore.part import Id, StorePart
 from relay.eventstore.statements import DEFAULT_SCHEMA, EventStoreStatements
 from relay.postgres.codec import id_array, text_array
+from relay.postgres.grants import NO_PRIVILEGE
 
 if TYPE_CHECKING:
     from openoutbox.channel import AsyncTarget, SyncTarget
@@ -62,7 +63,6 @@ _ATTEMPTS: Final = 5
 _CHECK_VIOLATION: Final = "23514"
 _UNIQUE_VIOLATION: Final = "23505"
 _OUT_OF_RANGE: Final = "22003"
-_INSUFFICIENT_PRIVILEGE: Final = "42501"
 
 
 _log = logging.getLogger(__name__)
@@ -275,7 +275,7 @@ async def _meaning(
         return conflict
     if failure.sqlstate == _CHECK_VIOLATION and failure.constraint is None:
         return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
-    if failure.sqlstate == _INSUFFICIENT_PRIVILEGE:
+    if failure.sqlstate == NO_PRIVILEGE:
         confined, tenant = (await channel.fetch(statements.text("eventstore/append:session_tenant"), {}))[0]
         if confined and tenant != str(order.tenant_id):
             return SchemaError(

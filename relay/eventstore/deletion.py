@@ -17,6 +17,7 @@ from relay.eventstore.database import Connection, execute
 from relay.eventstore.model import checked_id
 from relay.eventstore.part import Id, StorePart
 from relay.eventstore.tenants import check_tenant, is_same_id
+from relay.postgres.grants import NO_PRIVILEGE
 
 _VERSIONS_AT_ONCE: Final = 1000
 """A gapless store accepts no append while a transaction deletes that many events."""
@@ -47,7 +48,8 @@ class DeletionPart(StorePart):
                 try:
                     deleted, is_done = await self._delete_some(connection, tenant, stream)
                 except errors.InsufficientPrivilege as error:
-                    raise SchemaError(f"{doing}: only the owner of the store may delete streams", "42501") from error
+                    message = f"{doing}: only the owner of the store may delete streams"
+                    raise SchemaError(message, NO_PRIVILEGE) from error
                 count += deleted
             return count
 

@@ -265,7 +265,7 @@ class NatsSession(PipelinedSession):
     async def _on_lost(self) -> None:
         self._end(ConnectionCut(f"the connection was lost{': ' if self._trouble else ''}{self._trouble}"))
 
-    def _take_aside(self) -> list[Entry]:
+    def _take_unanswered(self) -> list[Entry]:
         streamless, self._streamless = self._streamless, deque()
         return [entry for entry, _ in streamless]
 

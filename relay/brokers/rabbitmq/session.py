@@ -190,6 +190,6 @@ class RabbitSession(PipelinedSession):
         reason = None if waiting is None else self._returned.pop(waiting[0][0].event_id, None)
         return None if reason is None else Transient("NO_ROUTE", reason)
 
-    def _take_aside(self) -> list[Entry]:
+    def _take_unanswered(self) -> list[Entry]:
         again, self._again = self._again, []
         return again

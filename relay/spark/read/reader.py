@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from relay.core.errors import SchemaError, StorageError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
+from relay.postgres.grants import NO_PRIVILEGE, grant_on
 from relay.postgres.sql import TableName
 from relay.spark.connection import Wait, connect, persist
 from relay.spark.read.copyout import portions
@@ -142,5 +143,6 @@ def check_readable(connection: SyncConnection, source: Source, chosen: tuple[Fie
     if missing:
         raise SchemaError(f"option table: {relation} has no column {', '.join(missing)}")
     if not granted:
-        raise SchemaError(f"this role may not read {relation}; GRANT SELECT ON {relation.quoted} TO it")
+        grant = grant_on("SELECT", relation, connection.info.user)
+        raise SchemaError(f"this role may not read {relation}; run as the owner of the table: {grant}", NO_PRIVILEGE)
     return int(pages)
