@@ -6,7 +6,7 @@ ROUTES_FILE, ROUTE_PREFIX and DESTINATIONS_FILE it is the publisher of PUBLISHER
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from relay.app import publishers
@@ -14,11 +14,10 @@ from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
 from relay.core.telemetry import DestinationState
 from relay.routing.drops import Drops
-from relay.routing.fanout import acknowledged_names
 from relay.routing.file import read_routes
 from relay.routing.member import MemberOptions
 from relay.routing.publisher import RoutedPublisher
-from relay.routing.rules import Routes, Sent, SentToAll
+from relay.routing.rules import Routes
 from relay.routing.several import SeveralPublishers
 from relay.settings.destinations_file import read_destinations
 from relay.settings.settings import Settings
@@ -122,34 +121,20 @@ class Destinations:
         return self._named if self._plan.several else None
 
     def _destination_of(self, event: OutboxEvent) -> tuple[str, str]:
-        sent = self._sent(event)
+        sent = self._plan.routes.sent(event) if self._plan.routes is not None else ()
         if not self._plan.several:
             [own] = self._plan.destinations.values()
             return own.publisher_type, sent[0].name if sent else event.event_type
         if not sent:
             return NOWHERE, event.event_type
-        return self._types(sent), ",".join(one.name for one in sent)
+        return self._types(one.via for one in sent), ",".join(one.name for one in sent)
 
     def _named(self, event: OutboxEvent) -> tuple[str, str]:
-        sent = self._sent(event)
-        if not sent:
-            return NOWHERE, NOWHERE
-        acknowledged = acknowledged_names(event)
-        left = [one for one in sent if one.via not in acknowledged] or sent
-        return ",".join(one.via for one in left), self._types(left)
+        names = self.publisher.destination_of(event)
+        return (names, self._types(names.split(","))) if names else (NOWHERE, NOWHERE)
 
-    def _types(self, sent: Sequence[Sent]) -> str:
-        return ",".join(self._plan.destinations[one.via].publisher_type for one in sent)
-
-    def _sent(self, event: OutboxEvent) -> tuple[Sent, ...]:
-        """Where it goes; empty where it goes nowhere."""
-        match self._plan.routes.decide(event) if self._plan.routes is not None else None:
-            case Sent() as one:
-                return (one,)
-            case SentToAll(sent):
-                return sent
-            case _:
-                return ()
+    def _types(self, names: Iterable[str]) -> str:
+        return ",".join(self._plan.destinations[name].publisher_type for name in names)
 
 
 def _state(reason: str) -> DestinationState:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, OutcomeSink
+from relay.core.ports import SingleDestination
 
 
-class NullPublisher:
+class NullPublisher(SingleDestination):
     """Acknowledges at once."""
 
     name = "null"

@@ -22,6 +22,7 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.headers import RAW_HEADERS
 from relay.core.outcome import ACKNOWLEDGED, OutcomeSink, Unreachable
+from relay.core.ports import SingleDestination
 
 _PIECE = 4096
 """Bytes that a blocking pipe or socket which polls as writable takes without blocking (one page)."""
@@ -39,7 +40,7 @@ class StdoutOptions:
     """File descriptor; it stays open when the publisher is closed."""
 
 
-class StdoutPublisher:
+class StdoutPublisher(SingleDestination):
     """Writes events as JSON lines; see the module's text."""
 
     name = "stdout"

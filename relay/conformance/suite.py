@@ -14,6 +14,7 @@ import pytest
 from relay.conformance.harness import Collector, Harness, make_event
 from relay.conformance.waiting import eventually, patience, wait_until_async
 from relay.core.errors import BrokerUnreachable
+from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Permanent, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher
 
@@ -44,6 +45,11 @@ async def probed_up(publisher: Publisher) -> None:
         return await refusal(publisher) is None
 
     await wait_until_async(answers, what="a probe to succeed")
+
+
+async def probe_of(publisher: Publisher, event: OutboxEvent, timeout: float) -> None:
+    """Probe the destination of an event."""
+    await publisher.probe_destination(publisher.destination_of(event), timeout)
 
 
 async def test_a_batch_is_acknowledged_and_arrives_in_order(harness: Harness, publisher: Publisher) -> None:
@@ -122,6 +128,15 @@ async def test_two_claims_at_once_have_their_own_sinks(harness: Harness, publish
     await asyncio.gather(publisher.publish(mine, first), publisher.publish(twins, second))
     assert all(isinstance(outcome, Acknowledged) for outcome in await first.outcomes(mine))
     assert all(isinstance(outcome, Acknowledged) for outcome in await second.outcomes(twins))
+
+
+async def test_an_event_names_its_destination_before_anything_is_open(harness: Harness, publisher: Publisher) -> None:
+    destination = await harness.destination()
+    event, twin = make_event(destination), make_event(destination, b"another", key="k")
+    assert (
+        harness.publisher().destination_of(event) == publisher.destination_of(event) == publisher.destination_of(twin)
+    )
+    await probe_of(publisher, event, patience())
 
 
 async def test_nothing_to_publish_resolves_nothing(publisher: Publisher) -> None:
@@ -236,6 +251,8 @@ async def test_a_broker_that_comes_back_is_used_again(harness: Harness, publishe
     harness.stop()
     await probed_down(publisher)
     sink, lost = Collector(), [make_event(destination, b"lost")]
+    with pytest.raises(BrokerUnreachable):
+        await probe_of(publisher, lost[0], 1.0)
     publishing = asyncio.create_task(publisher.publish(lost, sink))
     await asyncio.sleep(0)
     await publisher.abandon("the broker is down")

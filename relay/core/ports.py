@@ -278,7 +278,10 @@ class OptionalParts(NamedTuple):
 
 
 class Publisher(Protocol):
-    """A broker's client. ``name`` is its PUBLISHER_TYPE."""
+    """A broker's client. ``name`` is its PUBLISHER_TYPE.
+
+    One whose destination is one thing derives from ``SingleDestination``.
+    """
 
     name: str
 
@@ -308,6 +311,15 @@ class Publisher(Protocol):
         same time as ``publish``.
         """
 
+    def destination_of(self, event: OutboxEvent) -> str:
+        """The name of what this event needs, and what can fail on its own: one server of several. Empty for all of it.
+
+        Every event of a name is up or down with the others. Asks nobody, and may be called before ``open``.
+        """
+
+    async def probe_destination(self, destination: str, timeout: float) -> None:
+        """As ``probe``, of one destination by the name that ``destination_of`` gives."""
+
     async def abandon(self, reason: str) -> None:
         """Forget everything unanswered: on return the client holds none of it and will send none of it, and every
         event of it has been resolved as ``Unreachable(reason)``. The publisher stays usable.
@@ -322,6 +334,18 @@ class Publisher(Protocol):
         Suspects are offered over it, so that a connection that is cut because of one carries no other event. A
         publisher that never reports ``ConnectionCut`` may return itself.
         """
+
+
+class SingleDestination:
+    """The part of a ``Publisher`` that names destinations, for one whose destination is one thing."""
+
+    def destination_of(self, event: OutboxEvent) -> str:  # noqa: ARG002 -- the same for every event
+        """See ``Publisher``."""
+        return ""
+
+    async def probe_destination(self: Publisher, destination: str, timeout: float) -> None:  # noqa: ARG002 -- likewise
+        """See ``Publisher``."""
+        await self.probe(timeout)
 
 
 class SettledAttempt(NamedTuple):

@@ -46,6 +46,15 @@ class RoutedPublisher:
         """Probe the broker."""
         await self._inner.probe(timeout)
 
+    def destination_of(self, event: OutboxEvent) -> str:
+        """The inner publisher's, of the event under its destination's name."""
+        [name] = [one.name for one in self._routes.sent(event)] or [event.event_type]
+        return self._inner.destination_of(event._replace(event_type=name))
+
+    async def probe_destination(self, destination: str, timeout: float) -> None:
+        """Probe one of the inner publisher's."""
+        await self._inner.probe_destination(destination, timeout)
+
     async def abandon(self, reason: str) -> None:
         """Forget everything unanswered."""
         await self._inner.abandon(reason)

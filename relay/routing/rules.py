@@ -127,6 +127,11 @@ class Routes:
             return known
         return self._fill(known.rule, event_type, dict(wire_headers(event.headers)))
 
+    def sent(self, event: OutboxEvent) -> tuple[Sent, ...]:
+        """Where this event is sent; empty where it is dropped, or its destination's name is not known."""
+        decision = self.decide(event)
+        return (decision,) if isinstance(decision, Sent) else decision.sent if isinstance(decision, SentToAll) else ()
+
     def of_type(self, event_type: str) -> Decision | Undecided:
         """Where events of this type go, as far as the type alone decides."""
         rule = next((rule for expression, rule in self._rules if expression.fullmatch(event_type)), None)

@@ -15,6 +15,7 @@ from relay.core.outcome import OutcomeSink
 from relay.core.ports import Publisher
 from relay.routing.assign import assign, restoring
 from relay.routing.drops import Drops
+from relay.routing.fanout import acknowledged_names
 from relay.routing.member import Member, MemberOptions
 from relay.routing.rules import Routes
 
@@ -83,6 +84,17 @@ class SeveralPublishers:
         self._checks.discard(check)
         if not check.cancelled():
             check.exception()  # the member has said so
+
+    def destination_of(self, event: OutboxEvent) -> str:
+        """Its destination; of several those that have not acknowledged it, with commas between; empty for nowhere."""
+        sent = self._routes.sent(event)
+        acknowledged = acknowledged_names(event)
+        return ",".join(one.via for one in [one for one in sent if one.via not in acknowledged] or sent)
+
+    async def probe_destination(self, destination: str, timeout: float) -> None:
+        """Probe the destinations of these names. Raises BrokerUnreachable when one does not answer."""
+        names = destination.split(",") if destination else self.members
+        await asyncio.gather(*(self.members[name].check(timeout) for name in names))
 
     async def abandon(self, reason: str) -> None:
         """Make all of them forget everything unanswered."""

@@ -28,13 +28,14 @@ from relay.core.outcome import (
     Transient,
     Unreachable,
 )
+from relay.core.ports import SingleDestination
 
 _OURS = ("x-event-id", "x-partition-key")
 _LONGEST = 65_535  # bytes of a string in MQTT
 _NEVER = {0x90: "INVALID_TOPIC", 0x95: "TOO_LARGE", 0x99: "INVALID_PAYLOAD"}  # PUBACKs that no retry changes
 
 
-class MqttPublisher:
+class MqttPublisher(SingleDestination):
     """One connection, made again when it was lost. Everything runs in the event loop's thread."""
 
     name = "mqtt"

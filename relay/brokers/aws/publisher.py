@@ -17,9 +17,10 @@ from relay.brokers.current_session import CurrentSession
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
+from relay.core.ports import SingleDestination
 
 
-class AwsPublisher:
+class AwsPublisher(SingleDestination):
     """Publishes over one session at a time; see the module's text."""
 
     keeps_runs = False

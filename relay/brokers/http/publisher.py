@@ -25,12 +25,13 @@ from relay.brokers.http.origin import Origin
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Transient
+from relay.core.ports import SingleDestination
 
 _SLICE: Final = 100  # events taken before other work of the event loop gets its turn
 _NO_ENDPOINT: Final = "no pattern of HTTP_ENDPOINTS_FILE matches its type, and PUBLISHER_URL is not set"
 
 
-class HttpPublisher:
+class HttpPublisher(SingleDestination):
     """See the module's text."""
 
     name = "http"

@@ -43,6 +43,7 @@ from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Transient, Unreachable, Withheld
+from relay.core.ports import SingleDestination
 from relay.core.secrets import mask_values
 
 _log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ _GAPLESS_LINE = re.compile("gapless|Gap-less")
 _NUMBER = re.compile(r"\d+")  # a line holds the client's number and milliseconds
 
 
-class KafkaPublisher:
+class KafkaPublisher(SingleDestination):
     """Publishes over one session, runs and single messages over others; see the module's text."""
 
     name = "kafka"

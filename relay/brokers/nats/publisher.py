@@ -17,9 +17,10 @@ from relay.brokers.nats.session import NatsSession
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
+from relay.core.ports import SingleDestination
 
 
-class NatsPublisher:
+class NatsPublisher(SingleDestination):
     """Publishes over one session at a time; see the module's text."""
 
     name = "nats"

@@ -19,9 +19,10 @@ from relay.brokers.rabbitmq.wire import AmqpWire
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
+from relay.core.ports import SingleDestination
 
 
-class RabbitPublisher:
+class RabbitPublisher(SingleDestination):
     """Publishes over one session at a time; see the module's text."""
 
     name = "rabbitmq"

@@ -23,9 +23,10 @@ from relay.brokers.redis.session import Redirect, RedisSession
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
+from relay.core.ports import SingleDestination
 
 
-class RedisPublisher:
+class RedisPublisher(SingleDestination):
     """Publishes over one session at a time, or one for each node of a cluster; see the module's text."""
 
     name = "redis"

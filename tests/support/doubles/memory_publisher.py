@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Unreachable, Withheld
+from relay.core.ports import SingleDestination
 
 Script = Callable[[OutboxEvent], Outcome | None]
 """The outcome of an event, or None to hold its answer back."""
@@ -26,7 +27,7 @@ Poison = Callable[[OutboxEvent], bool]
 """Whether the broker cuts the connection on this message."""
 
 
-class MemoryPublisher:
+class MemoryPublisher(SingleDestination):
     """A publisher whose broker is a list."""
 
     name = "memory"

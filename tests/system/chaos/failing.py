@@ -30,6 +30,7 @@ class Failing:
         self.name, self.keeps_runs = publisher.name, publisher.keeps_runs
         self.open, self.probe = publisher.open, publisher.probe
         self.abandon, self.close = publisher.abandon, publisher.close
+        self.destination_of, self.probe_destination = publisher.destination_of, publisher.probe_destination
 
     def twin(self) -> Failing:
         return Failing(self._publisher.twin())

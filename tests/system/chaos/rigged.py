@@ -29,6 +29,7 @@ class Poisonable:
         self.name, self.keeps_runs = publisher.name, publisher.keeps_runs
         self.open, self.probe = publisher.open, publisher.probe
         self.abandon, self.close = publisher.abandon, publisher.close
+        self.destination_of, self.probe_destination = publisher.destination_of, publisher.probe_destination
 
     def twin(self) -> Poisonable:
         return Poisonable(self._publisher.twin())

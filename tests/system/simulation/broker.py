@@ -29,6 +29,7 @@ from relay.core.outcome import (
     Unreachable,
     Withheld,
 )
+from relay.core.ports import SingleDestination
 from tests.system.simulation.database import name_of
 from tests.system.simulation.ledger import REFUSED_FOR_GOOD, Ledger
 from tests.system.simulation.scheduler import Process, Scheduler
@@ -206,7 +207,7 @@ class Broker:
         client.process.call_soon(client.hear, group)
 
 
-class Client:
+class Client(SingleDestination):
     """One relay's ``Publisher``."""
 
     name = "simulated"
