@@ -37,6 +37,7 @@ _KINDS: Final = (
     ("chosen", "claim"),
     ("'floor'", "claim and settle"),  # one backend does both; pg_stat_statements shows no such constant
     ("locked_at = NOW()", "claim"),
+    ("LIMIT (SELECT", "claim"),  # a look, after an empty one, at the row that it would have taken
     ("delivered_at = NOW()", "settle"),
     ("DELETE FROM", "settle"),
     ("COMMIT", "settle"),
