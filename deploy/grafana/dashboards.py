@@ -267,6 +267,21 @@ DATABASE: Final = Dashboard(
             (Query(_largest("openoutbox_oldest_delivered_age_seconds"), "{{job}}"),),
             warn_above=7 * 86400 + 6 * 3600,
         ),
+        Panel(
+            "Time for which the horizon is held",
+            "An open transaction, a prepared one or a slot keeps vacuum from removing dead rows: the table grows.",
+            "s",
+            "operate/alerts.md#outboxhorizonheld",
+            (Query(_largest("openoutbox_horizon_held_seconds"), "{{job}}"),),
+            warn_above=1800,
+        ),
+        Panel(
+            "Age of the backlog's counts",
+            "Where counting is slow it is done less often; the lag stays fresh.",
+            "s",
+            "operate/large-table.md",
+            (Query(f"time() - {_largest('openoutbox_backlog_read_timestamp_seconds')}", "{{job}}"),),
+        ),
     ),
 )
 

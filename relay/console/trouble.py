@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Final
 
+from relay.core.durations import span
 from relay.core.finding import Finding, Level
 from relay.core.pause import Pause, PauseScope
 from relay.outbox.admin.overview import MOST_COUNTED, Overview
@@ -27,6 +27,7 @@ def troubles(overview: Overview, pauses: Sequence[Pause] = ()) -> list[Finding]:
         *_dead(overview),
         *_retrying(overview),
         *_prune(overview),
+        *_horizon(overview),
     ]
     return sorted(findings, key=lambda finding: finding.level is not Level.ERROR)
 
@@ -123,6 +124,13 @@ def _prune(overview: Overview) -> Iterator[Finding]:
         )
 
 
+def _horizon(overview: Overview) -> Iterator[Finding]:
+    holder = overview.horizon.held_long
+    if holder is not None:
+        message = f"{_sentence(holder.since(holder.seconds))}: vacuum removes no dead row from then on."
+        yield Finding(Level.WARNING, "horizon", message, f"{_sentence(holder.remedy)}.")
+
+
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
@@ -135,17 +143,6 @@ def counted(count: int, noun: str) -> str:
 def least(count: int, noun: str) -> str:
     """As ``counted``, of a count that ends at ``MOST_COUNTED``."""
     return f"{'more than ' if count >= MOST_COUNTED else ''}{counted(count, noun)}"
-
-
-def span(seconds: float) -> str:
-    """A duration for people, in its two largest units: ``3 min 20 s``."""
-    units = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
-    whole = max(int(seconds), 1) if seconds > 0 else 0
-    for (unit, size), (smaller, part) in pairwise(units):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
-    return f"{whole} s"
 
 
 def _minute(moment: datetime) -> str:

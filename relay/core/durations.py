@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 _UNIT_SECONDS = {
     "ns": 1e-9,
@@ -54,6 +55,17 @@ def format_duration(seconds: float) -> str:
         count, rest = divmod(rest, size)
         text += f"{int(count)}{unit}" if count else ""
     return text + f"{rest:g}s" if rest or not text else text
+
+
+def span(seconds: float) -> str:
+    """A duration for people, in its two largest units: ``3 min 20 s``."""
+    units = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+    whole = max(int(seconds), 1) if seconds > 0 else 0
+    for (unit, size), (smaller, part) in pairwise(units):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
 
 
 def parse_time(text: str) -> datetime:

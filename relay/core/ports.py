@@ -136,6 +136,16 @@ class Backlog(NamedTuple):
         }
 
 
+class Upkeep(NamedTuple):
+    """How far behind the table's upkeep is; seconds."""
+
+    oldest_delivered_age: float | None
+    """Since the oldest DELIVERED row was delivered, 0.0 when there is none: older than retained, prune does not run.
+    None when it was not read in time."""
+    horizon_held: float
+    """For which vacuum could not remove dead rows, 0.0 when it can."""
+
+
 class Rest(NamedTuple):
     """What follows a look for rows that claims have gone past."""
 
@@ -215,10 +225,8 @@ class OutboxStorage(Protocol):
     async def oldest_due_age(self) -> float:
         """The lag alone; cheap on any table."""
 
-    async def oldest_delivered_age(self) -> float:
-        """Seconds since the oldest DELIVERED row was delivered, 0.0 when there is none; rows older than retained show
-        that prune does not run.
-        """
+    async def upkeep(self) -> Upkeep:
+        """How far prune and vacuum are behind (may be slow where vacuum is)."""
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Protocol
 
-from relay.core.ports import Backlog
+from relay.core.ports import Backlog, Upkeep
 
 
 class RelayState(IntEnum):
@@ -73,8 +73,8 @@ class Telemetry(Protocol):
     def oldest_due_age(self, seconds: float) -> None:
         """A fresh sample of the lag alone."""
 
-    def oldest_delivered_age(self, seconds: float) -> None:
-        """A fresh sample of the age of the oldest DELIVERED row."""
+    def upkeep(self, upkeep: Upkeep) -> None:
+        """A fresh sample of how far prune and vacuum are behind."""
 
     def pauses(self, count: int) -> None:
         """That many pauses are in force."""

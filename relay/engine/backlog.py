@@ -1,7 +1,8 @@
 """The backlog: how many events wait, and for how long.
 
 Counting may be slow where millions of rows wait, so the sampler spends a twentieth of its time on it at most; the lag
-alone is a probe of one index entry and stays fresh.
+alone is a probe of one index entry and stays fresh. A count that passes its deadline at a server that answers is tried
+again later, and says nothing about the database: the sample before it stands, with its age.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from relay.core.errors import StorageError
+from relay.core.errors import StorageError, StorageTimeout
 from relay.core.ports import Backlog
 from relay.engine.context import EngineContext
 
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 _CHEAP_SECONDS = 0.05  # one that took longer is not read on demand
 _PATIENCE_SECONDS = 0.8
 _REMIND_SECONDS = 10.0
-_PRUNED_SECONDS = 60.0  # retention is counted in days
+_UPKEEP_SECONDS = 60.0  # retention is counted in days, a horizon that matters in minutes
 _SHARE = 20  # a sample that took t seconds is not repeated before t times this
 
 
@@ -67,35 +68,44 @@ class BacklogSampler:
 
     async def run(self) -> None:
         """Sample without end, at the options' interval where that is cheap."""
-        next_full = next_oldest = float("-inf")
+        next_full = next_upkeep = float("-inf")
+        interval = self._options.sample_interval
         while True:
             started = self._clock()
+            full = started >= next_full
             try:
-                if started >= next_full:
+                if full:
                     await asyncio.shield(self._next_sample())
-                    took = self._clock() - started
-                    next_full = started + max(self._options.sample_interval, took * _SHARE)
                 else:
                     self._telemetry.oldest_due_age(await self._storage.oldest_due_age())
             except StorageError as error:
-                self._telemetry.storage_op("stats", ok=False, seconds=self._clock() - started)
-                self._health.storage_failed("stats", error)
+                self._failed(error, self._clock() - started)
             took = self._clock() - started
-            if started >= next_oldest:
-                next_oldest = started + max(_PRUNED_SECONDS, await self._sample_oldest_delivery() * _SHARE)
-            await asyncio.sleep(max(self._options.sample_interval, took * _SHARE))
+            if full:
+                next_full = started + max(interval, took * _SHARE)
+            if started >= next_upkeep:
+                next_upkeep = started + max(_UPKEEP_SECONDS, await self._sample_upkeep() * _SHARE)
+            await asyncio.sleep(interval if full else max(interval, took * _SHARE))
 
-    async def _sample_oldest_delivery(self) -> float:
-        """Read how far prune is behind; returns the seconds it took.
+    def _failed(self, error: StorageError, seconds: float) -> None:
+        self._telemetry.storage_op("stats", ok=False, seconds=seconds)
+        if isinstance(error, StorageTimeout) and error.server_answers:
+            self._took = seconds
+            self._say_slow()
+        else:
+            self._health.storage_failed("stats", error)
 
-        The probe steps over what prune has deleted and vacuum has not: where a transaction holds the xmin horizon it
-        may be slow, or run into its deadline. That says nothing about the work, so it is not the relay's state.
+    async def _sample_upkeep(self) -> float:
+        """Read how far prune and vacuum are behind; returns the seconds it took.
+
+        It may be slow where a transaction holds the xmin horizon, or run into its deadline. That says nothing about the
+        work, so it is not the relay's state.
         """
         started = self._clock()
         try:
-            self._telemetry.oldest_delivered_age(await self._storage.oldest_delivered_age())
+            self._telemetry.upkeep(await self._storage.upkeep())
         except StorageError as error:
-            logger.debug("the age of the oldest delivered event could not be read: %s", error)
+            logger.debug("how far prune and vacuum are behind could not be read: %s", error)
         return self._clock() - started
 
     def _next_sample(self) -> asyncio.Task[None]:

@@ -1,4 +1,4 @@
-"""What a relay reads that may be slow: the backlog, the lag, the oldest delivery, and rows behind the head of claims.
+"""What a relay reads that may be slow: the backlog, the lag, upkeep, and rows behind the head of claims.
 
 All over one connection, so that no claim, settle, renewal or reap waits for it. Each of these walks index entries that
 a transaction of another session may keep from being removed; the engine's loops pace them by what they cost, and each
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, LiteralString
 
-from relay.core.ports import Backlog, Rest
+from relay.core.errors import StorageTimeout
+from relay.core.ports import Backlog, Rest, Upkeep
+from relay.outbox.horizon import HorizonReader
 from relay.outbox.modewatch import ModeWatch
 from relay.outbox.options import PostgresOptions
 from relay.outbox.paused import PausedRows
@@ -27,6 +29,7 @@ class SlowReads:
         self._paused = paused
         self._guard = statement("outbox/claim:guard", options.table)
         self._oldest_delivered_age = statement("outbox/backlog:oldest_delivered_age", options.table)
+        self._horizon = HorizonReader(connection, paused.head)
         self._mode_watch = ModeWatch(options.table) if options.delete_delivered else None
 
     async def find(self) -> None:
@@ -62,8 +65,8 @@ class SlowReads:
 
         return await self._connection.run("reading the lag", work)
 
-    async def oldest_delivered_age(self) -> float:
-        """How far prune is behind; looks for the deliveries of relays in another mode, too."""
+    async def upkeep(self) -> Upkeep:
+        """How far prune and vacuum are behind; looks for the deliveries of relays in another mode, too."""
 
         async def work(connection: Connection) -> float:
             age = await self._age(connection, self._oldest_delivered_age)
@@ -71,7 +74,11 @@ class SlowReads:
                 await self._mode_watch.look(connection)
             return age
 
-        return await self._connection.run("reading the oldest delivery", work)
+        held = await self._horizon.held()
+        try:
+            return Upkeep(await self._connection.run("reading the oldest delivery", work), held)
+        except StorageTimeout:
+            return Upkeep(None, held)
 
     async def _age(
         self, connection: Connection, sql: LiteralString, parameters: Mapping[str, Any] | None = None

@@ -30,7 +30,7 @@ from relay.core.blame import kept
 from relay.core.clock import steady_seconds
 from relay.core.errors import SchemaError, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
-from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
+from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
 from relay.outbox.extensions import pauses_of, relays_of
 from relay.outbox.guard import ClaimGuard
 from relay.outbox.head import BEFORE_ALL, ClaimSpan
@@ -339,9 +339,9 @@ class PostgresOutbox:
         """The lag alone; one index probe on any table."""
         return await self._reads.oldest_due_age()
 
-    async def oldest_delivered_age(self) -> float:
-        """How far prune is behind; one index probe on any table, with ON_DELIVERED=delete two."""
-        return await self._reads.oldest_delivered_age()
+    async def upkeep(self) -> Upkeep:
+        """How far prune and vacuum are behind; an index probe or two, and the sessions of the server."""
+        return await self._reads.upkeep()
 
     async def _guarded(
         self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None

@@ -94,12 +94,26 @@ OLDEST_DUE_AGE = _row(
     "The lag: how long the oldest event that is due has been due. Alert on this one.",
 )
 DEAD = _row("openoutbox_backlog_dead_events", _G, (), "Events in DEAD, waiting for an operator.")
+BACKLOG_AT = _row(
+    "openoutbox_backlog_read_timestamp_seconds",
+    _G,
+    (),
+    "Unix time at which the counts of the backlog and its oldest age were read, 0 before. Where counting is slow they "
+    "are read less often; the lag is not.",
+)
 OLDEST_DELIVERED_AGE = _row(
     "openoutbox_oldest_delivered_age_seconds",
     _G,
     (),
     "Age of the oldest DELIVERED row by delivered_at, 0 without one; read once a minute. Above the age that prune "
     "retains, prune does not run or fails.",
+)
+HORIZON_HELD = _row(
+    "openoutbox_horizon_held_seconds",
+    _G,
+    (),
+    "For how long an open transaction, a prepared one or a replication slot has kept vacuum from removing dead rows, 0 "
+    "without one; read once a minute. The log and relay-cli check name it.",
 )
 IN_FLIGHT = _row("openoutbox_in_flight_events", _G, (), "Events claimed by this relay and not settled.")
 RELAY_STATE = _row(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from relay.core.ports import Backlog
+from relay.core.ports import Backlog, Upkeep
 from relay.core.telemetry import RelayState
 from relay.core.tracecontext import TraceContext
 from relay.telemetry import catalogue as metrics
@@ -38,6 +38,8 @@ class Measurements:
         self._last_claim = 0.0
         self._backlog = _NOTHING_YET
         self._oldest_delivered_age = 0.0
+        self._horizon_held = 0.0
+        self._backlog_at = 0.0
         self._state = RelayState.ERROR
         self._batch_size = Histogram(SIZE_BOUNDS)
         self._e2e = Histogram(LATENCY_BOUNDS)
@@ -100,14 +102,17 @@ class Measurements:
     def backlog(self, backlog: Backlog) -> None:
         """A fresh sample of the backlog."""
         self._backlog = backlog
+        self._backlog_at = self._clock()
 
     def oldest_due_age(self, seconds: float) -> None:
         """A fresh sample of the lag alone."""
         self._backlog = self._backlog._replace(oldest_due_age=seconds)
 
-    def oldest_delivered_age(self, seconds: float) -> None:
-        """A fresh sample of the age of the oldest DELIVERED row."""
-        self._oldest_delivered_age = seconds
+    def upkeep(self, upkeep: Upkeep) -> None:
+        """A fresh sample of how far prune and vacuum are behind; what was not read stays as it was."""
+        self._horizon_held = upkeep.horizon_held
+        if upkeep.oldest_delivered_age is not None:
+            self._oldest_delivered_age = upkeep.oldest_delivered_age
 
     def pauses(self, count: int) -> None:
         """That many pauses are in force."""
@@ -135,7 +140,9 @@ class Measurements:
         yield metrics.OLDEST_AGE, single(backlog.oldest_age)
         yield metrics.OLDEST_DUE_AGE, single(backlog.oldest_due_age)
         yield metrics.DEAD, single(backlog.dead)
+        yield metrics.BACKLOG_AT, single(self._backlog_at)
         yield metrics.OLDEST_DELIVERED_AGE, single(self._oldest_delivered_age)
+        yield metrics.HORIZON_HELD, single(self._horizon_held)
         yield metrics.IN_FLIGHT, single(self._in_flight)
         yield metrics.RELAY_STATE, single(self._state)
         yield metrics.PAUSED, single(self._pauses)

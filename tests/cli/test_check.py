@@ -39,9 +39,19 @@ def test_a_whole_relay_on_kafka_is_fine(outbox: Outbox, kafka: str, topic: MakeT
     assert check(tmp_path, variables, "--strict") == {}
     lines = call_cli(tmp_path, "check", **variables).stdout.splitlines()
     assert all(line.startswith("ok ") for line in lines)
-    assert {"table", "indexes", "database", "clock", "rights", "delivered", "prune", "lease", "broker", "topics"} == {
-        line.split()[1].rstrip(":") for line in lines
-    }
+    assert {
+        "table",
+        "indexes",
+        "database",
+        "clock",
+        "rights",
+        "delivered",
+        "prune",
+        "horizon",
+        "lease",
+        "broker",
+        "topics",
+    } == {line.split()[1].rstrip(":") for line in lines}
 
 
 def test_a_topic_that_is_missing_is_named(outbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:

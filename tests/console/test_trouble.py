@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from relay.console.trouble import span, troubles
+from relay.console.trouble import troubles
+from relay.core.durations import span
 from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.core.ports import Backlog
 from relay.outbox.admin.browse import Figures
 from relay.outbox.admin.overview import ConnectedRelay, Overview, TypeCount
+from relay.postgres.horizon import Holder, XminHorizon
 
 RELAY = ConnectedRelay("relay-0", 3)
 _SINCE = datetime(2026, 3, 10, 8, 0, 30, tzinfo=UTC)
@@ -29,12 +31,14 @@ class Scene:
     relays: tuple[ConnectedRelay, ...] = (RELAY,)
     types: tuple[TypeCount, ...] = ()
     oldest_delivered: float = 0.0
+    holder: Holder | None = None
 
     def overview(self) -> Overview:
         """The figures as they are read."""
         backlog = Backlog(self.waiting, self.retrying, self.due, self.due, self.dead)
         figures = Figures(backlog, self.in_flight)
-        return Overview(figures, list(self.relays), [], list(self.types), self.oldest_delivered)
+        horizon = XminHorizon(9, self.holder)
+        return Overview(figures, list(self.relays), [], list(self.types), self.oldest_delivered, horizon)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,16 @@ class Scene:
         ),
         (Scene(retrying=1), [("warning", "1 event waits for the next attempt after a failure.")]),
         (Scene(oldest_delivered=9 * 86_400.0), [("warning", "The oldest delivered event is 9 d old: prune does not")]),
+        (
+            Scene(holder=Holder("pid", "4711", "pg_dump", "backup", 2820.0, 5000)),
+            [
+                (
+                    "warning",
+                    "The xmin horizon has been held for 47 min by pid 4711 (pg_dump, role backup): vacuum removes",
+                )
+            ],
+        ),
+        (Scene(holder=Holder("pid", "4711", "pg_dump", "backup", 60.0, 5000)), []),
         (
             Scene(dead=2, waiting=3, due=99, relays=()),
             [("error", "No relay is connected: 3 events wait"), ("warning", "2 events are dead.")],

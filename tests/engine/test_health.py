@@ -275,6 +275,29 @@ def test_a_backlog_that_cannot_be_read_is_the_databases_state_unless_it_was_busy
     assert (RelayState.ERROR in [state for state, _ in one.telemetry.states[states:]]) is error
 
 
+def test_a_count_that_passes_its_deadline_is_tried_again_later_and_the_lag_stays_fresh(engine: MakeEngine) -> None:
+    one = engine(sample_interval=2.5)
+    one.run(1.0)
+    states, tries = len(one.telemetry.states), 0
+
+    async def slow() -> Backlog:
+        nonlocal tries
+        tries += 1
+        await virtual_sleep(15.0)
+        error = StorageTimeout("reading the backlog: no answer within 15 s")
+        error.server_answers = True
+        raise error
+
+    one.storage.backlog = slow  # type: ignore[method-assign]
+    lags = one.telemetry.counts["oldest_due_age"]
+    one.run(290.0)
+    assert tries == 1
+    assert one.telemetry.counts["oldest_due_age"] - lags > 100  # each 2.5 s
+    one.run(30.0)
+    assert tries == 2
+    assert one.telemetry.states[states:] == []
+
+
 def test_the_oldest_delivery_is_read_once_a_minute_and_no_fault_of_it_is_the_relays_state(engine: MakeEngine) -> None:
     one = engine(sample_interval=2.5)
     one.insert(1)
@@ -283,9 +306,9 @@ def test_the_oldest_delivery_is_read_once_a_minute_and_no_fault_of_it_is_the_rel
     assert ages[0] == 0.0
     assert [round(age / 10) for age in ages[1:]] == [6, 12]
     states = len(one.telemetry.states)
-    one.fail("oldest", Fault.BUSY, Fault.AWAY, Fault.SILENT)
+    one.fail("upkeep", Fault.BUSY, Fault.AWAY, Fault.SILENT)
     one.run(500.0)  # 15 s without an answer: five minutes until the next one
-    assert one.storage.failed["oldest"] == 3
+    assert one.storage.failed["upkeep"] == 3
     assert one.telemetry.states[states:] == []
     assert one.telemetry.oldest_delivered_ages[-1] > 550.0
 

@@ -82,7 +82,7 @@ async def test_a_relay_that_deletes_warns_while_another_one_keeps(
     async def warnings() -> list[str]:
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            await deleting.oldest_delivered_age()
+            await deleting.upkeep()
         return [record.getMessage() for record in caplog.records if getattr(record, "action", "") == "other_mode"]
 
     await deliver(harness, keeping)

@@ -9,11 +9,12 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from relay.core.ports import Backlog
+from relay.core.ports import Backlog, Upkeep
 from relay.core.telemetry import RelayState, Telemetry
 from relay.core.tracecontext import TraceContext
 from relay.telemetry.catalogue import CATALOGUE, DESTINATION_AWAY, Section
 from relay.telemetry.histogram import Histogram
+from relay.telemetry.measurements import Measurements
 from relay.telemetry.prometheus import PrometheusTelemetry
 
 CONTRACT = {
@@ -93,10 +94,22 @@ def test_what_has_not_happened_is_zero_and_not_absent(
     assert value(telemetry, name, **labels) == 0
 
 
-def test_the_age_of_the_oldest_delivery_is_a_number(telemetry: PrometheusTelemetry) -> None:
+def test_what_upkeep_leaves_is_a_number_and_stays_where_it_was_not_read(telemetry: PrometheusTelemetry) -> None:
     assert value(telemetry, "openoutbox_oldest_delivered_age_seconds") == 0
-    telemetry.oldest_delivered_age(700.0)
+    telemetry.upkeep(Upkeep(700.0, 0.0))
+    telemetry.upkeep(Upkeep(None, 60.0))
     assert value(telemetry, "openoutbox_oldest_delivered_age_seconds") == 700
+    assert value(telemetry, "openoutbox_horizon_held_seconds") == 60
+
+
+def test_the_backlog_says_when_it_was_read_and_the_lag_alone_does_not_make_it_younger() -> None:
+    times = iter((1000.0, 2000.0))
+    measurements = Measurements(lambda: next(times))
+    measurements.backlog(Backlog(1, 0, 3.0, 3.0, 0))
+    measurements.oldest_due_age(4.0)
+    readings = {metric.name: samples[0].value for metric, samples in measurements.read() if samples}
+    assert readings["openoutbox_backlog_read_timestamp_seconds"] == 1000.0
+    assert readings["openoutbox_backlog_oldest_due_age_seconds"] == 4.0
 
 
 def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:

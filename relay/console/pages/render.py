@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse
 
 from relay.console.access import Identity, Role
 from relay.console.context import console_of, shows_payloads
-from relay.console.trouble import span
+from relay.core.durations import span
 from relay.postgres.codec import Moment
 from relay.version import __version__
 

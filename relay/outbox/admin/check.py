@@ -23,6 +23,7 @@ from relay.outbox.options import application_name
 from relay.outbox.pauses import read_pauses
 from relay.outbox.tablecheck import FAN_OUT_COLUMN, ORDER_COLUMN, UPDATE_RIGHT, WRITTEN, creation
 from relay.postgres.grants import grant_on
+from relay.postgres.horizon import XminHorizon
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, statement, without_parameters
 
 SAMPLE: Final = 10_000
@@ -75,7 +76,7 @@ def check_storage(
             findings += _timeless_leases(connection, table)
             findings += _early_reclaims(connection, table, lease_timeout)
             findings += _held_leases(connection, table, lease_timeout)
-            findings += [prune_delay(connection, table, retention)]
+            findings += [prune_delay(connection, table, retention), _horizon(connection)]
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
         return [
@@ -239,6 +240,15 @@ def prune_delay(connection: Connection, table: TableName, retention: float) -> F
         "read the prune job's log, and run relay-cli check --for prune as its user; --delivered-age for another age"
     )
     return Finding(Level.WARNING, "prune", message, advice)
+
+
+def _horizon(connection: Connection) -> Finding:
+    """Whether something has kept vacuum from removing dead rows for long."""
+    holder = XminHorizon.of(fetch(connection, statement("horizon:held"), {})[0]).held_long
+    if holder is None:
+        return Finding(Level.OK, "horizon", "nothing has kept vacuum from removing dead rows for long")
+    message = f"{holder.since(holder.seconds)}: vacuum removes no dead row from then on"
+    return Finding(Level.WARNING, "horizon", message, f"{holder.remedy}; docs/operate/large-table.md says more")
 
 
 def _bare(step: Step) -> str:

@@ -15,6 +15,7 @@ from relay.outbox.admin.connection import Moment, rows
 from relay.outbox.admin.readings import bounded_reading, one_round_trip
 from relay.outbox.options import application_name
 from relay.outbox.pauses import pauses_in_force
+from relay.postgres.horizon import XminHorizon
 from relay.postgres.sql import TableName, statement
 
 MOST_COUNTED: Final = 100_000
@@ -82,6 +83,8 @@ class Overview(NamedTuple):
     """The last hour."""
     oldest_delivered_age: float
     """Seconds; 0.0 when none is DELIVERED."""
+    horizon: XminHorizon
+    """What keeps vacuum from removing dead rows."""
     pauses: list[Pause] | None = None
     """Those in force; None without the extension."""
 
@@ -90,7 +93,7 @@ def read_overview(url: str, table: TableName) -> Overview:
     """Over one connection, all statements in one round trip. Raises StorageBusy as the module says."""
     recent = {"seconds": 3600.0, "most": MOST_RECENT, "types": _TYPES}
     with bounded_reading(url, table, _DOING) as connection:
-        _, _, figures, relays, minutes, types, age = one_round_trip(
+        _, _, figures, relays, minutes, types, age, horizon = one_round_trip(
             connection,
             table,
             ("outbox/claim:guard", {}),
@@ -100,6 +103,7 @@ def read_overview(url: str, table: TableName) -> Overview:
             ("outbox/search:delivered_by_minute", {"minutes": 60, "most": MOST_IN_MINUTE}),
             ("outbox/search:recent_types", recent),
             ("outbox/backlog:oldest_delivered_age", {}),
+            ("horizon:held", {}),
         )
         pauses = pauses_in_force(connection, table)
     [(*backlog, in_flight)] = figures
@@ -109,6 +113,7 @@ def read_overview(url: str, table: TableName) -> Overview:
         [MinuteCount(*row) for row in minutes],
         [TypeCount(*row) for row in types],
         float(age[0][0]),
+        XminHorizon.of(horizon[0]),
         pauses,
     )
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from relay.core.errors import StorageBusy, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, Status
-from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
+from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement, Upkeep
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.virtual_time import virtual_sleep
 
@@ -95,8 +95,8 @@ class FaultyOutbox(MemoryOutbox):
     async def oldest_due_age(self) -> float:
         return await self._do("stats", super().oldest_due_age)
 
-    async def oldest_delivered_age(self) -> float:
-        return await self._do("oldest", super().oldest_delivered_age)
+    async def upkeep(self) -> Upkeep:
+        return await self._do("upkeep", super().upkeep)
 
     async def ping(self) -> None:
         await self._do("ping", super().ping)

@@ -20,7 +20,7 @@ from relay.core.backoff import RetryPolicy
 from relay.core.errors import RowRefused
 from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
 from relay.core.pause import Pause
-from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
+from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
 from relay.outbox.options import KeyOrder
 from tests.support.options import retry_policy
 
@@ -321,10 +321,10 @@ class MemoryOutbox:
         """The lag alone."""
         return self._due_age(self._statement())
 
-    async def oldest_delivered_age(self) -> float:
-        """The age of what prune has left."""
+    async def upkeep(self) -> Upkeep:
+        """The age of what prune has left; there is no vacuum."""
         now, delivered = self._statement(), [one.delivered_at for one in self._in(Status.DELIVERED) if one.delivered_at]
-        return (now - min(delivered)).total_seconds() if delivered else 0.0
+        return Upkeep((now - min(delivered)).total_seconds() if delivered else 0.0, 0.0)
 
     async def ping(self) -> None:
         """It is there."""

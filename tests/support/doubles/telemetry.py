@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from relay.core.ports import Backlog
+from relay.core.ports import Backlog, Upkeep
 from relay.core.telemetry import RelayState
 
 
@@ -62,8 +62,9 @@ class MemoryTelemetry:
     def oldest_due_age(self, seconds: float) -> None:
         self.counts["oldest_due_age"] += 1
 
-    def oldest_delivered_age(self, seconds: float) -> None:
-        self.oldest_delivered_ages.append(seconds)
+    def upkeep(self, upkeep: Upkeep) -> None:
+        if upkeep.oldest_delivered_age is not None:
+            self.oldest_delivered_ages.append(upkeep.oldest_delivered_age)
 
     def pauses(self, count: int) -> None:
         self.latest_pauses = count

@@ -15,7 +15,7 @@ from typing import Any
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, Status
-from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
+from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
 from relay.outbox.head import BEFORE_ALL
 from relay.outbox.options import KeyOrder
 from relay.outbox.payloads import Appetite, PayloadReader
@@ -343,10 +343,10 @@ class SimulatedStorage:
         age: float = await self._slow.run("stats", lambda: run(self._memory.oldest_due_age()))
         return age
 
-    async def oldest_delivered_age(self) -> float:
+    async def upkeep(self) -> Upkeep:
         """The age of what prune has left."""
-        age: float = await self._slow.run("stats", lambda: run(self._memory.oldest_delivered_age()))
-        return age
+        upkeep: Upkeep = await self._slow.run("stats", lambda: run(self._memory.upkeep()))
+        return upkeep
 
     async def ping(self) -> None:
         """A sign of life."""

@@ -1,0 +1,122 @@
+"""What a relay, a check and the console say while another transaction holds the horizon, on a real server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+import psycopg
+import pytest
+
+from relay.core.finding import Finding
+from relay.outbox.admin.check import check_storage
+from relay.outbox.admin.overview import read_overview
+from relay.outbox.head import Head
+from relay.outbox.horizon import HorizonReader
+from relay.postgres.connect import DeadlineConnection, Generation
+from relay.postgres.sql import TableName
+from relay.postgres.url import connection_parameters
+from tests.support.fixtures.outbox import Outbox
+
+pytestmark = pytest.mark.postgres
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def head() -> Head:
+    return Head()
+
+
+@pytest.fixture
+async def reader(outbox: Outbox, head: Head, clock: Clock) -> AsyncIterator[HorizonReader]:
+    connection = DeadlineConnection(connection_parameters(outbox.relay_url, "reading"), 15.0, Generation())
+    yield HorizonReader(connection, head, clock)
+    await connection.close()
+
+
+@pytest.fixture
+def dump(outbox: Outbox) -> Iterator[psycopg.Connection]:
+    """A snapshot of another role, a thousand transactions ago."""
+    with psycopg.connect(outbox.url, application_name="pg_dump") as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT count(*) FROM openoutbox_events")
+        with outbox.database.connect() as other:
+            for _ in range(1000):
+                other.execute("SELECT pg_current_xact_id()")
+        yield connection
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if getattr(record, "action", "") == "horizon_held"]
+
+
+async def test_a_relay_times_the_horizon_by_its_readings_and_names_the_holder_once_an_hour(
+    reader: HorizonReader, clock: Clock, dump: psycopg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    assert await reader.held() == 0.0
+    for clock.now in (1799.0, 1800.0, 1860.0, 5399.0):
+        assert await reader.held() == clock.now
+    [message] = warnings(caplog)
+    named = f"the xmin horizon has been held for 30 min by pid {dump.info.backend_pid} (pg_dump, role postgres): vacuum"
+    assert message.startswith(named)
+    clock.now = 5400.0
+    await reader.held()
+    assert len(warnings(caplog)) == 2
+    dump.rollback()
+    clock.now = 9000.0
+    assert await reader.held() == 0.0
+    assert len(warnings(caplog)) == 2
+
+
+async def test_where_the_views_are_revoked_the_cost_of_claims_tells_the_time(
+    outbox: Outbox, reader: HorizonReader, head: Head, clock: Clock
+) -> None:
+    with outbox.database.connect() as owner:
+        owner.execute("REVOKE SELECT ON pg_stat_activity FROM PUBLIC")
+    assert await reader.held() == 0.0
+    head.walk_is_cheap = False
+    assert await reader.held() == 0.0
+    clock.now = 60.0
+    assert await reader.held() == 60.0
+    head.walk_is_cheap = True
+    assert await reader.held() == 0.0
+
+
+def finding(outbox: Outbox) -> Finding:
+    findings, _ = check_storage(outbox.relay_url, TableName(), 180.0, retention=86_400.0)
+    [found] = [one for one in findings if one.subject == "horizon"]
+    return found
+
+
+def test_a_check_names_the_holder_without_any_right(
+    outbox: Outbox, dump: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert finding(outbox).level == "ok"
+    monkeypatch.setattr("relay.postgres.horizon.MANY", 1000)
+    found = finding(outbox)
+    assert found.level == "warning"
+    assert f"transactions by pid {dump.info.backend_pid} (pg_dump, role postgres)" in found.message
+    assert f"SELECT pg_terminate_backend({dump.info.backend_pid})" in found.advice
+    dump.rollback()
+    assert finding(outbox).level == "ok"
+
+
+def test_the_console_reads_the_holder_with_its_overview(outbox: Outbox, dump: psycopg.Connection) -> None:
+    holder = read_overview(outbox.url_of("console"), TableName()).horizon.holder
+    assert holder is not None
+    assert (holder.name, holder.application) == (str(dump.info.backend_pid), "pg_dump")
+    assert holder.transactions >= 1000
