@@ -84,6 +84,7 @@ class Database:
         decode: Callable[[str | bytes], object] = decode_json,
     ) -> None:
         """Connects to nothing yet. Raises ConfigError for an invalid URL."""
+        self._url = url
         self._on_connect = on_connect
         self._parameters = connection_parameters(url, _NAME, source="url")
         adapters = AdaptersMap(psycopg.adapters)
@@ -107,6 +108,10 @@ class Database:
         """Close every connection, after cancelling what still runs."""
         self._is_closed = True
         await self._pool.close()
+
+    def apart(self, max_connections: int) -> Database:
+        """Other connections to the same database, for the event loop of another thread."""
+        return Database(self._url, max_connections=max_connections, on_connect=self._on_connect)
 
     async def dedicated(self) -> AsyncConnection[TupleRow]:
         """A connection outside the pool, for the caller to close: for LISTEN, which needs one of its own."""

@@ -26,6 +26,7 @@ from relay.core.errors import PositionsWentBack
 from relay.eventstore.database import Connection, Database, Row, execute
 from relay.eventstore.errors import SubscriptionDeleted, SubscriptionLost
 from relay.eventstore.groups import SLOTS, WHOLE, Part, slot_positions, take_slots
+from relay.eventstore.renewal import Renewal
 from relay.eventstore.statements import EventStoreStatements
 
 
@@ -160,8 +161,17 @@ class SubscriptionLease:
 
     async def renew(self) -> None:
         """Renew the lease; raises SubscriptionLost when this is not the active instance."""
-        if not await self._run("subscriptions:renew", {}):
-            raise self.lost()
+        await self.renewal()(self._database)
+
+    def renewal(self) -> Renewal:
+        """Renews the lease as it is held now, over the connections of another thread too."""
+        doing, text, values = f"renew subscription {self._name}", self._text("subscriptions:renew"), self._values({})
+
+        async def renew(database: Database) -> None:
+            if not await database.rows(doing, text, values):
+                raise self.lost()
+
+        return renew
 
     async def acknowledge(self, checkpoint: Checkpoint, read_from: int) -> None:
         """Store the checkpoint in the place of the one at ``read_from``. A crash of the server may forget it.

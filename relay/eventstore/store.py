@@ -57,6 +57,7 @@ class EventStore(AppendPart, SubscriptionPart, ReadPart, ArchivePart, DeletionPa
     async def close(self) -> None:
         """Stop listening and close the connections."""
         await self._wakeup.close()
+        await self._renewals.close()
         await self._database.close()
 
     async def __aenter__(self) -> EventStore:

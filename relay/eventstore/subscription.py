@@ -15,7 +15,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
@@ -34,6 +34,7 @@ from relay.eventstore.meter import Meter
 from relay.eventstore.model import StoredEvent, checked_position
 from relay.eventstore.part import check_limit
 from relay.eventstore.read import EventFilter, EventPage, Reader
+from relay.eventstore.renewal import Renewals
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.wakeup import Wakeup, raise_if_cancelled
 
@@ -124,6 +125,7 @@ class Subscription:
         statements: EventStoreStatements,
         reader: Reader,
         wakeup: Wakeup,
+        renewals: Renewals,
         name: str,
         options: SubscriptionOptions,
     ) -> None:
@@ -131,6 +133,7 @@ class Subscription:
         self._statements = statements
         self._reader = reader
         self._wakeup = wakeup
+        self._renewals = renewals
         self._name = name if options.part == WHOLE else f"{name} {options.part}"
         """For logs and measurements."""
         self._options = options
@@ -161,7 +164,10 @@ class Subscription:
                         await self._make_known()
                         known = True
                     claim = await self._become_active()
-                    async with self._renewing(claim, woken):
+                    async with (
+                        self._renewals.keeping(self._lease.renewal(), self._interval, self._lose(woken)),
+                        self._watching(claim, woken),
+                    ):
                         async for batch in self._active(claim, woken):
                             yield batch
                 except SubscriptionLost:
@@ -272,11 +278,28 @@ class Subscription:
                 self._lease_lost = self._slots_free = False
                 self._options.meter.active(self._name, is_active=True)
                 return claim
-            await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
+            await asyncio.sleep(self._interval)
+
+    @property
+    def _interval(self) -> float:
+        """Seconds between two looks at the lease."""
+        return self._options.lease / _ASKS_PER_LEASE
+
+    def _lose(self, woken: asyncio.Event) -> Callable[[], None]:
+        """What to call when the lease is lost: wakes a waiting subscription.
+
+        A working consumer learns of it from its acknowledgement.
+        """
+
+        def lose() -> None:
+            self._lease_lost = True
+            woken.set()
+
+        return lose
 
     @contextlib.asynccontextmanager
-    async def _renewing(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._renew(claim, woken), name=f"eventstore-lease-{self._name}")
+    async def _watching(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._watch(claim, woken), name=f"eventstore-lease-{self._name}")
         try:
             yield
         finally:
@@ -284,27 +307,21 @@ class Subscription:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _renew(self, claim: SubscriptionClaim, woken: asyncio.Event) -> None:
-        """Renew the lease while the consumer works or the subscription waits, and measure the lag meanwhile.
-
-        A lost lease wakes a waiting subscription, as slots that have become free do; a working consumer learns of a
-        lost lease from its acknowledgement.
-        """
+    async def _watch(self, claim: SubscriptionClaim, woken: asyncio.Event) -> None:
+        """While the consumer works: look for slots that have become free, which wake it too, and measure the lag."""
         while not self._lease_lost:
             raise_if_cancelled()
-            await asyncio.sleep(self._options.lease / _ASKS_PER_LEASE)
+            await asyncio.sleep(self._interval)
             try:
-                await self._lease.renew()
                 if not claim.complete and not self._slots_free and await self._lease.more():
                     self._slots_free = True
                     woken.set()
                 if self._outstanding is not None:
                     await self._measure_outstanding(*self._outstanding)
-            except (SubscriptionLost, SubscriptionDeleted):
-                self._lease_lost = True
-                woken.set()
+            except SubscriptionDeleted:
+                self._lose(woken)()
             except StorageError as error:
-                _log.warning("subscription %s: cannot renew the lease: %s", self._name, error)
+                _log.warning("subscription %s: cannot measure the lag: %s", self._name, error)
 
     async def _measure_outstanding(self, position: int, oldest: datetime) -> None:
         """The lag behind a batch that the consumer has not acknowledged."""

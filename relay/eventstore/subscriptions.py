@@ -15,6 +15,7 @@ from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.model import checked_position
 from relay.eventstore.part import Id
 from relay.eventstore.read import EventFilter, ReadPart
+from relay.eventstore.renewal import Renewals
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.states import SubscriptionState, read_states
 from relay.eventstore.subscription import Start, Subscription, SubscriptionBatch, SubscriptionOptions, Undecodable
@@ -29,6 +30,7 @@ class SubscriptionPart(ReadPart):
     def __init__(self, database: Database, statements: EventStoreStatements, tenant: UUID | None = None) -> None:
         super().__init__(database, statements, tenant)
         self._wakeup = Wakeup(database, statements)
+        self._renewals = Renewals(database)
 
     def subscribe(  # noqa: PLR0913 -- each is a setting of one subscription
         self,
@@ -66,7 +68,13 @@ class SubscriptionPart(ReadPart):
             batch_size, event_filter, start, lease, poll_interval, meter, undecodable, Part.of(part)
         )
         return Subscription(
-            self._database, self._statements, self._reader, self._wakeup, self._stored_name(name), options
+            self._database,
+            self._statements,
+            self._reader,
+            self._wakeup,
+            self._renewals,
+            self._stored_name(name),
+            options,
         ).batches()
 
     async def list_subscriptions(self) -> list[SubscriptionState]:

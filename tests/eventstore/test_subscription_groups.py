@@ -125,12 +125,11 @@ async def test_each_event_comes_once_and_in_order_while_the_number_of_parts_chan
     assert projection.run(disordered) == []
 
 
-async def frozen(name: str) -> None:
-    """End the renewal of a lease in this process, as where the process is stopped."""
-    tasks = [task for task in asyncio.all_tasks() if task.get_name() == f"eventstore-lease-{name}"]
-    assert tasks
-    for task in tasks:
-        task.cancel()
+async def frozen(store: EventStore) -> None:
+    """End the renewal of a store's leases, as where its process is stopped."""
+    renewals = store._renewals
+    assert renewals._thread is not None
+    await renewals.close()
 
 
 async def test_a_part_whose_instance_is_stopped_is_taken_over_and_the_old_one_is_fenced(
@@ -140,7 +139,7 @@ async def test_a_part_whose_instance_is_stopped_is_taken_over_and_the_old_one_is
     stopped = gapless_store.subscribe("stopped", part=(1, 2), lease=LEASE, batch_size=5)
     first = await anext(stopped)
     second = await anext(stopped)
-    await frozen("stopped 1/2")
+    await frozen(gapless_store)
     async with contextlib.aclosing(gapless_store.subscribe("stopped", part=(1, 2), lease=LEASE)) as other:
         taken = await anext(other)
         assert [event.sequence_num for event in taken][:5] == [event.sequence_num for event in second]
@@ -279,7 +278,7 @@ async def test_a_step_back_of_the_servers_clock_does_not_stretch_a_lease(
     await grow(gapless_store, 74)
     stopped = gapless_store.subscribe("stepped", part=part, lease=LEASE)
     await anext(stopped)
-    await frozen("stepped" if part is None else "stepped 0/2")
+    await frozen(gapless_store)
     table = "event_subscription" if part is None else "event_subscription_member"
     database.run(f"UPDATE {table} SET HeldUntil = now() + interval '1 hour'")
     async with contextlib.aclosing(gapless_store.subscribe("stepped", part=part, lease=LEASE)) as other:
