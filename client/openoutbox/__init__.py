@@ -14,7 +14,7 @@ loaded when it is first used: the relay's health check reads the errors alone, e
 TYPE_CHECKING = False  # that of typing, whose import takes longer than the rest
 if TYPE_CHECKING:
     from openoutbox.announce import Enqueued, enqueue, enqueue_async
-    from openoutbox.errors import ConfigError, EventError, InboxRefused, OutboxError
+    from openoutbox.errors import ConfigError, EnqueueRefused, EventError, InboxRefused, OutboxError
     from openoutbox.event import NewEvent, Payload
     from openoutbox.identity import uuid7
     from openoutbox.insert import InsertRows, insert_rows, insert_statement
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConfigError",
+    "EnqueueRefused",
     "Enqueued",
     "EventError",
     "InboxRefused",
@@ -44,6 +45,7 @@ __all__ = [
 
 _MODULES = {
     "ConfigError": "openoutbox.errors",
+    "EnqueueRefused": "openoutbox.errors",
     "Enqueued": "openoutbox.announce",
     "EventError": "openoutbox.errors",
     "InboxRefused": "openoutbox.errors",

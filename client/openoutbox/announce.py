@@ -1,24 +1,31 @@
 """Announce events in the transaction that the caller has open.
 
 Nothing here commits, rolls back or opens a transaction: when the caller commits, the events will be sent; when the
-caller rolls back, they never were. Handed an idle connection in autocommit mode, the statement is its own
-transaction, as any other would be. Errors of the database come as the driver's own, and leave the transaction
-failed as any other statement's would.
+caller rolls back, they never were. A connection on which the events would be committed alone is refused. Errors of the
+database come as the driver's own, and leave the transaction failed as any other statement's would.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, LiteralString, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 from uuid import UUID
 
-from openoutbox.channel import async_channel, sync_channel, type_name
+from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, sync_channel, wrong_target
+from openoutbox.errors import EnqueueRefused
 from openoutbox.event import NewEvent
-from openoutbox.insert import InsertRows, insert_rows, insert_statement
+from openoutbox.insert import insert_calls
 from openoutbox.names import DEFAULT_TABLE, TableName
+from openoutbox.statements import statement
 
 if TYPE_CHECKING:
-    from openoutbox.channel import AsyncTarget, SyncTarget
+    from openoutbox.targets import AsyncTarget, SyncTarget
+
+_COMMITS_ALONE: Final = (
+    "the connection is in autocommit mode with no transaction open: the event would be committed alone, and sent even "
+    f"if the change it announces fails. {OPEN_A_TRANSACTION}; where there is no change, pass autocommit=True"
+)
 
 
 class Enqueued(NamedTuple):
@@ -39,28 +46,36 @@ def enqueue(
     *,
     table: str | TableName = DEFAULT_TABLE,
     trace: bool = False,
+    in_order: bool = False,
+    autocommit: bool = False,
 ) -> Enqueued:
-    """Insert one event or any number of them, in one statement, through a synchronous connection.
+    """Insert one event or any number of them, 64 MiB a statement, through a synchronous connection.
 
     ``target`` is a psycopg ``Connection`` or ``Cursor`` (which keeps its results), a SQLAlchemy ``Connection``,
-    ``Session`` or ``scoped_session``, or a Django connection (``django.db.connection``, ``connections["other"]``). A
-    session that is bound to several databases needs ``session.connection()`` of the right one. The statement needs the
-    INSERT privilege only.
+    ``Session`` or ``scoped_session``, or a Django connection. A session that is bound to several databases needs
+    ``session.connection()`` of the right one. The statement needs the INSERT privilege only.
 
-    ``trace=True`` writes the context of the active OpenTelemetry span into the headers (``traceparent``,
-    ``tracestate``) of each event that holds no ``traceparent`` of its own, so that its delivery continues the trace.
+    ``trace`` adds the context of the active OpenTelemetry span to events without a ``traceparent``. ``in_order``
+    makes a key's events stand in the order of the commits, among all callers who pass it; call it once, after the
+    changes, and repeat a transaction that a deadlock ended. ``autocommit`` says that the events announce no change.
 
-    Raises ``EventError`` for invalid events, ``ConfigError`` for an invalid table name or ``trace`` without
-    OpenTelemetry's API, and ``TypeError`` for any other target; all before anything is sent.
+    Raises, before anything is sent: ``EventError`` for invalid events, ``ConfigError`` for an invalid table name or
+    ``trace`` without OpenTelemetry's API, ``TypeError`` for any other target, and ``EnqueueRefused`` for a connection
+    that would commit the events alone.
     """
-    announced, statement, rows = _prepare(events, table, trace=trace)
+    call = _Call.of(events, table, trace=trace, in_order=in_order, autocommit=autocommit)
     channel = sync_channel(target)
     if channel is None:
-        raise TypeError(
-            "enqueue takes a synchronous connection, cursor or session of psycopg, SQLAlchemy or Django, not "
-            f"{type_name(target)}; for an asynchronous one: await enqueue_async(...)"
-        )
-    return _enqueued(announced, channel.send(statement, rows) if announced else 0)
+        raise wrong_target("enqueue", target, "a synchronous", "psycopg, SQLAlchemy or Django", "await enqueue_async")
+    if not call.inserts:
+        return Enqueued(call.event_ids, 0)
+    with naming_table("relay-cli migrate", call.table, DEFAULT_TABLE):
+        if channel.commits_at_once():
+            call.check_alone()
+        if in_order:
+            channel.flush()
+            channel.fetch(*call.locks)
+        return call.done([channel.send(*insert) for insert in call.inserts])
 
 
 async def enqueue_async(
@@ -69,27 +84,63 @@ async def enqueue_async(
     *,
     table: str | TableName = DEFAULT_TABLE,
     trace: bool = False,
+    in_order: bool = False,
+    autocommit: bool = False,
 ) -> Enqueued:
     """As ``enqueue``, for asynchronous connections, cursors and sessions of psycopg, asyncpg and SQLAlchemy."""
-    announced, statement, rows = _prepare(events, table, trace=trace)
+    call = _Call.of(events, table, trace=trace, in_order=in_order, autocommit=autocommit)
     channel = async_channel(target)
     if channel is None:
-        raise TypeError(
-            "enqueue_async takes an asynchronous connection, cursor or session of psycopg, asyncpg or SQLAlchemy, not "
-            f"{type_name(target)}; for a synchronous one: enqueue(...)"
-        )
-    return _enqueued(announced, await channel.send(statement, rows) if announced else 0)
+        raise wrong_target("enqueue_async", target, "an asynchronous", "psycopg, asyncpg or SQLAlchemy", "enqueue")
+    if not call.inserts:
+        return Enqueued(call.event_ids, 0)
+    with naming_table("relay-cli migrate", call.table, DEFAULT_TABLE):
+        if await channel.commits_at_once():
+            call.check_alone()
+        if in_order:
+            await channel.flush()
+            await channel.fetch(*call.locks)
+        return call.done([await channel.send(*insert) for insert in call.inserts])
 
 
-def _prepare(
-    events: NewEvent | Iterable[NewEvent], table: str | TableName, *, trace: bool
-) -> tuple[list[UUID], LiteralString, InsertRows]:
-    """The ids in the order given, the statement and its parameters."""
-    announced = [events] if isinstance(events, NewEvent) else list(events)
-    rows = insert_rows(announced, trace=trace)
-    name = table if isinstance(table, TableName) else TableName.parse(table)
-    return [event.event_id for event in announced], insert_statement(name), rows
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one call sends, checked and ready."""
 
+    event_ids: list[UUID]
+    """In the order given."""
+    table: TableName
+    inserts: list[tuple[LiteralString, dict[str, Any]]]
+    locks: tuple[LiteralString, dict[str, Any]]
+    in_order: bool
+    autocommit: bool
 
-def _enqueued(announced: list[UUID], row_count: int) -> Enqueued:
-    return Enqueued(announced, row_count if row_count >= 0 else None)
+    @classmethod
+    def of(
+        cls,
+        events: NewEvent | Iterable[NewEvent],
+        table: str | TableName,
+        *,
+        trace: bool,
+        in_order: bool,
+        autocommit: bool,
+    ) -> _Call:
+        announced = [events] if isinstance(events, NewEvent) else list(events)
+        name = table if isinstance(table, TableName) else TableName.parse(table)
+        inserts: list[Any] = insert_calls(announced, name, trace=trace)
+        keys = [event.partition_key for event in announced if event.partition_key is not None] if in_order else []
+        locks = (statement("outbox/insert:lock_keys"), {"keys": keys})
+        return cls([event.event_id for event in announced], name, inserts, locks, in_order, autocommit)
+
+    def check_alone(self) -> None:
+        """Raise EnqueueRefused unless the events may be committed alone, each statement at once."""
+        if not self.autocommit:
+            raise EnqueueRefused(_COMMITS_ALONE)
+        if self.in_order:
+            raise EnqueueRefused(f"in_order: its locks are kept until the commit. {OPEN_A_TRANSACTION}")
+        if len(self.inserts) > 1:
+            raise EnqueueRefused(f"events: over 64 MiB would be committed in parts. {OPEN_A_TRANSACTION}")
+
+    def done(self, row_counts: list[int]) -> Enqueued:
+        """The result; without a count where psycopg's pipeline has not sent it yet."""
+        return Enqueued(self.event_ids, None if min(row_counts) < 0 else sum(row_counts))

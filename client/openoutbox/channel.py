@@ -6,19 +6,36 @@ handed in.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, cast
 
 from openoutbox.failure import StatementFailure
-from openoutbox.ports import AsyncChannel, SyncChannel
+from openoutbox.names import TableName
+from openoutbox.ports import AsyncCaller, SyncCaller
 
 if TYPE_CHECKING:
-    from openoutbox import through_asyncpg, through_django, through_psycopg, through_sqlalchemy
+    from openoutbox import targets, through_sqlalchemy
 
-    SyncTarget: TypeAlias = through_psycopg.SyncTarget | through_sqlalchemy.SyncTarget | through_django.SyncTarget
-    AsyncTarget: TypeAlias = through_psycopg.AsyncTarget | through_asyncpg.AsyncTarget | through_sqlalchemy.AsyncTarget
+OPEN_A_TRANSACTION: Final = (
+    "Open a transaction around it: psycopg and asyncpg connection.transaction(), SQLAlchemy without "
+    "isolation_level=AUTOCOMMIT, Django transaction.atomic()"
+)
+_OPEN_A_CONNECTION: Final = {
+    "Engine": "with engine.begin() as connection: ...",
+    "AsyncEngine": "async with engine.begin() as connection: ...",
+    "sessionmaker": "with maker.begin() as session: ...",
+    "async_sessionmaker": "async with maker.begin() as session: ...",
+    "ConnectionPool": "with pool.connection() as connection: ...",
+    "AsyncConnectionPool": "async with pool.connection() as connection: ...",
+    "Pool": "async with pool.acquire() as connection, connection.transaction(): ...",
+    "str": "connect, and pass the connection of your own statements",
+}
+"""What is handed in by mistake, and what to pass in its place."""
+_NO_TABLE: Final = "42P01"
 
 
-def sync_channel(target: object) -> SyncChannel | None:
+def sync_channel(target: object) -> SyncCaller | None:
     """The channel of a synchronous connection, cursor or session; None for any other object."""
     library = _library(target)
     if library == "psycopg":
@@ -37,7 +54,7 @@ def sync_channel(target: object) -> SyncChannel | None:
     return None
 
 
-def async_channel(target: object) -> AsyncChannel | None:
+def async_channel(target: object) -> AsyncCaller | None:
     """The channel of an asynchronous connection, cursor or session; None for any other object."""
     library = _library(target)
     if library == "psycopg":
@@ -53,7 +70,7 @@ def async_channel(target: object) -> AsyncChannel | None:
         from openoutbox import through_asyncpg as asyncpg  # noqa: PLC0415
 
         return (
-            asyncpg.AsyncpgChannel(cast("through_asyncpg.AsyncTarget", target))
+            asyncpg.AsyncpgChannel(cast("targets.AsyncpgConnection", target))
             if isinstance(target, asyncpg.ASYNC)
             else None
         )
@@ -80,6 +97,27 @@ def failure_of(error: BaseException) -> StatementFailure | None:
 
         return asyncpg.failure_of(error)
     return None
+
+
+@contextmanager
+def naming_table(command: str, table: TableName, default: str) -> Iterator[None]:
+    """Add a note to a driver's error for a missing table: the command that makes it."""
+    try:
+        yield
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is not None and failure.sqlstate == _NO_TABLE:
+            option = "" if str(table) == default else f" --table {table}"
+            error.add_note(f"There is no table {table} in this database. Create it: {command}{option}")
+        raise
+
+
+def wrong_target(function: str, target: object, kind: str, libraries: str, other: str) -> TypeError:
+    """The error for an object that is no connection, or one of the other kind."""
+    remedy = _OPEN_A_CONNECTION.get(type(target).__name__) or f"for the other kind of connection: {other}(...)"
+    return TypeError(
+        f"{function} takes {kind} connection, cursor or session of {libraries}, not {type_name(target)}; {remedy}"
+    )
 
 
 def type_name(target: object) -> str:

@@ -28,6 +28,10 @@ class EventError(OutboxError, ValueError):
     """An application passed an invalid event; the message names the field. Nothing was sent to the database."""
 
 
+class EnqueueRefused(OutboxError):
+    """An application announced events on a connection that would commit them without the change they announce."""
+
+
 class InboxRefused(OutboxError):
     """A consumer called the inbox with an id, a name or a connection with which an effect may happen twice."""
 

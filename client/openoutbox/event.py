@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import InitVar, dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from openoutbox.errors import EventError
 from openoutbox.identity import uuid7
@@ -22,6 +22,10 @@ Payload = bytes | bytearray | memoryview | str | Mapping[str, object] | Sequence
 
 LONGEST_DELAY: Final = timedelta(days=36_525)
 """A hundred years: beyond it, it is a mistake."""
+
+_UNIQUE: Final = UUID("6f6f7574-626f-5478-8000-756e69717565")
+"""The namespace of ids that are derived from a text (RFC 9562, version 5)."""
+_NO_ID: Final = UUID(int=0)
 
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -44,8 +48,9 @@ class NewEvent:
     """What belongs together and is to stay in order: the Kafka message key."""
     headers: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
     """Metadata for the consumer. Values that are no strings arrive as their JSON text."""
-    event_id: UUID = field(default_factory=uuid7)
-    """The identity by which consumers drop duplicates. Give one to make a repeated insert harmless."""
+    event_id: UUID = _NO_ID
+    """The identity by which consumers drop duplicates; a new UUIDv7 by default. Give one to make a repeated insert
+    harmless."""
     delay: timedelta | None = None
     """Hold the event back this long, counted by the database from the start of the transaction."""
     available_at: datetime | None = None
@@ -54,21 +59,32 @@ class NewEvent:
     """The bytes of the ``payload`` column."""
     headers_json: str = field(init=False, repr=False)
     """The JSON text of the ``headers`` column."""
+    unique: InitVar[str | None] = None
+    """What makes it one event, such as ``order-7/placed``: the same text gives the same ``event_id``, so that a
+    repeated call announces nothing twice. Not together with ``event_id``. All writers of a table share the texts."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, unique: str | None) -> None:
         _check_text("event_type", self.event_type)
         if not self.event_type:
             raise EventError("event_type: empty; it names the topic, subject or stream")
         if self.partition_key is not None:
             _check_text("partition_key", self.partition_key)
-        _check_times(self.delay, self.available_at)
-        object.__setattr__(self, "event_id", _event_id(self.event_id))
+        if self.delay is not None or self.available_at is not None:
+            object.__setattr__(self, "available_at", _checked_times(self.delay, self.available_at))
+        object.__setattr__(self, "event_id", _event_id(self.event_id, unique))
         object.__setattr__(self, "body", _body(self.payload))
         object.__setattr__(self, "headers_json", _headers_json(self.headers))
 
 
-def _event_id(value: object) -> UUID:
-    """The UUID that ``value`` is or, for the UUID classes and text of others, spells."""
+def _event_id(value: object, unique: object) -> UUID:
+    """The UUID that ``value`` is or spells (there are other classes of UUIDs); else one of ``unique``, or a new one."""
+    if value is _NO_ID and unique is None:
+        return uuid7()
+    if unique is not None:
+        if value is not _NO_ID:
+            raise EventError("unique: set together with event_id; set one of them")
+        _check_text("unique", unique)
+        return uuid5(_UNIQUE, str(unique))
     if isinstance(value, UUID):
         return value
     try:
@@ -110,13 +126,13 @@ def _check_text(name: str, value: object) -> None:
     _utf8(name, value)
 
 
-def _check_times(delay: object, available_at: object) -> None:
+def _checked_times(delay: object, available_at: object) -> datetime | None:
+    """``available_at`` in UTC, which every driver can send."""
     if delay is not None and available_at is not None:
         raise EventError("delay: set together with available_at; set one of them")
     if delay is not None:
         _check_delay(delay)
-    if available_at is not None:
-        _check_available_at(available_at)
+    return None if available_at is None else _in_utc(available_at)
 
 
 def _check_delay(delay: object) -> None:
@@ -128,19 +144,43 @@ def _check_delay(delay: object) -> None:
         raise EventError(f"delay: {delay} is longer than a hundred years")
 
 
-def _check_available_at(available_at: object) -> None:
+def _in_utc(available_at: object) -> datetime:
     if not isinstance(available_at, datetime):
         raise EventError(f"available_at: a {type(available_at).__name__}; pass a datetime.datetime")
     if available_at.utcoffset() is None:
         raise EventError("available_at: no time zone; pass for example datetime.now(UTC), a naive time is ambiguous")
+    try:
+        return available_at.astimezone(UTC)
+    except OverflowError:
+        raise EventError(f"available_at: {available_at} is outside the years 1 to 9999 in UTC") from None
 
 
 def _json(name: str, value: object) -> str:
     """Compact JSON; ``Mapping`` and ``Sequence`` of any class count as object and array."""
     try:
-        return _ENCODER.encode(value)
+        text = _ENCODER.encode(value)
+        _check_names(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise EventError(f"{name}: cannot be written as JSON: {error}") from None
+    return text
+
+
+def _check_names(value: object) -> None:
+    """Raise ValueError for a mapping with two names of one JSON form, ``1`` and ``"1"``: readers keep one of them."""
+    if type(value) in _SCALARS:
+        return
+    if isinstance(value, Mapping):
+        if any(type(name) is not str for name in value):
+            names = [name if isinstance(name, str) else _ENCODER.encode(name) for name in value]
+            if len(set(names)) < len(names):
+                raise ValueError("two names of one object have the same JSON form")
+        value = list(value.values())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        for each in value:
+            _check_names(each)
+
+
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def _plain(value: object) -> object:

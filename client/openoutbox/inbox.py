@@ -24,36 +24,37 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
-    AsyncExitStack,
-    ExitStack,
     asynccontextmanager,
     contextmanager,
 )
-from typing import TYPE_CHECKING, Final, LiteralString, overload
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, overload
 from uuid import UUID
 
-from openoutbox.channel import async_channel, failure_of, sync_channel, type_name
+from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, sync_channel, type_name
 from openoutbox.errors import InboxRefused
 from openoutbox.names import DEFAULT_INBOX, TableName
-from openoutbox.ports import AsyncChannel, SyncChannel, Values
+from openoutbox.ports import AsyncCaller, SyncCaller, Values
 from openoutbox.statements import statement
 
 if TYPE_CHECKING:
-    from openoutbox.channel import AsyncTarget, SyncTarget
+    from openoutbox.targets import AsyncTarget, SyncTarget
 
 __all__ = ["once"]
 
 LONGEST_NAME: Final = 200
 """Characters of a consumer's name and of an event id: both stand in one index entry."""
 
-_NO_TRANSACTION: Final = "25P01"
+_MIGRATE: Final = "relay-cli inbox migrate"
 _AUTOCOMMIT: Final = (
     "the connection is in autocommit mode with no transaction open: the mark would be committed before the effect. "
-    "Open a transaction around it: psycopg and asyncpg connection.transaction(), SQLAlchemy without "
-    "isolation_level=AUTOCOMMIT, Django transaction.atomic()"
+    f"{OPEN_A_TRANSACTION}"
 )
 
-_Mark = tuple[LiteralString, Values]
+
+class _Mark(NamedTuple):
+    table: TableName
+    statement: LiteralString
+    values: Values
 
 
 @overload
@@ -96,46 +97,39 @@ def once(
 
 
 @contextmanager
-def _once(channel: SyncChannel, mark: _Mark) -> Iterator[bool]:
+def _once(channel: SyncCaller, mark: _Mark) -> Iterator[bool]:
     if channel.commits_at_once():
         raise InboxRefused(_AUTOCOMMIT)
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(channel.savepoint())
-            first = bool(channel.fetch(*mark))  # SQLAlchemy's session sends the savepoint here
-        except Exception as error:
-            if _outside_a_transaction(error):
-                raise InboxRefused(_AUTOCOMMIT) from error
-            raise
+    with channel.savepoint():
+        with naming_table(_MIGRATE, mark.table, DEFAULT_INBOX):
+            first = bool(channel.fetch(mark.statement, mark.values))
         yield first
 
 
 @asynccontextmanager
-async def _once_async(channel: AsyncChannel, mark: _Mark) -> AsyncIterator[bool]:
-    if channel.commits_at_once():
+async def _once_async(channel: AsyncCaller, mark: _Mark) -> AsyncIterator[bool]:
+    if await channel.commits_at_once():
         raise InboxRefused(_AUTOCOMMIT)
-    async with AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(channel.savepoint())
-            first = bool(await channel.fetch(*mark))  # SQLAlchemy's session sends the savepoint here
-        except Exception as error:
-            if _outside_a_transaction(error):
-                raise InboxRefused(_AUTOCOMMIT) from error
-            raise
+    async with channel.savepoint():
+        with naming_table(_MIGRATE, mark.table, DEFAULT_INBOX):
+            first = bool(await channel.fetch(mark.statement, mark.values))
         yield first
-
-
-def _outside_a_transaction(error: Exception) -> bool:
-    """Whether a savepoint failed because its connection is in autocommit mode: all that SQLAlchemy tells."""
-    failure = failure_of(error)
-    return failure is not None and failure.sqlstate == _NO_TRANSACTION
 
 
 def _mark(event_id: object, consumer: object, table: str | TableName) -> _Mark:
     """The statement and its parameters. Raises InboxRefused and ConfigError."""
     name = table if isinstance(table, TableName) else TableName.parse(table)
-    values = {"consumer": _checked("consumer", consumer), "event_id": _checked("event_id", _text(event_id))}
-    return statement("inbox/mark:mark", names={DEFAULT_INBOX: name}), values
+    values = {"consumer": _checked("consumer", consumer), "event_id": _canonical(_text(event_id))}
+    return _Mark(name, statement("inbox/mark:mark", names={DEFAULT_INBOX: name}), values)
+
+
+def _canonical(event_id: object) -> str:
+    """One form for one id: a UUID may come in upper case, without hyphens or in braces. Raises InboxRefused."""
+    text = _checked("event_id", event_id)
+    try:
+        return str(UUID(text))
+    except ValueError:
+        return text
 
 
 def _text(event_id: object) -> object:

@@ -1,14 +1,14 @@
-"""The outbox's INSERT: one statement and its array parameters, as pure data.
+"""The outbox's INSERT: one statement and its parameters, as pure data.
 
-Everything that fills the outbox sends exactly this: ``enqueue`` and, of the relay, the event store and Spark. The two
-functions know no driver; the statement has psycopg's ``%(name)s`` parameters.
+Everything that fills the outbox sends exactly this: ``enqueue`` and, of the relay, the event store and Spark. The
+functions know no driver; the statements have psycopg's ``%(name)s`` parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import LiteralString
+from typing import Final, LiteralString
 from uuid import UUID
 
 from openoutbox.errors import EventError
@@ -19,6 +19,10 @@ from openoutbox.trace import trace_headers, traced_headers
 
 InsertRows = dict[str, list[object]]
 """The parameters of the statement: lists of equal length, one element an event."""
+
+STATEMENT_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes of payloads and headers in one statement; a larger event goes alone. PostgreSQL ends the connection of a
+message of 1 GiB, and holds each statement in memory several times."""
 
 
 @lru_cache(maxsize=64)
@@ -38,24 +42,70 @@ def insert_rows(events: Iterable[NewEvent], *, trace: bool = False) -> InsertRow
     Raises ConfigError for ``trace`` without OpenTelemetry's API, and EventError for anything that is not a ``NewEvent``
     or when one ``event_id`` stands for two different events: the second would be lost silently.
     """
-    distinct = list(_distinct(events).values())
+    return _rows(distinct(events), trace_headers() if trace else {})
+
+
+def insert_calls(
+    events: Sequence[NewEvent], table: TableName, *, trace: bool = False
+) -> list[tuple[LiteralString, dict[str, object] | InsertRows]]:
+    """The statements that insert these events, each with its parameters: one for each ``STATEMENT_BYTES``.
+
+    Raises as ``insert_rows`` does, before any of them is sent.
+    """
+    unique = distinct(events)
     context = trace_headers() if trace else {}
-    return {
-        "event_ids": [str(event.event_id) for event in distinct],
-        "event_types": [event.event_type for event in distinct],
-        "partition_keys": [event.partition_key for event in distinct],
-        "payloads": [event.body for event in distinct],
-        "headers": [traced_headers(event.headers_json, context) for event in distinct],
-        "delays": [None if event.delay is None else event.delay.total_seconds() for event in distinct],
-        "available_ats": [event.available_at for event in distinct],
-    }
+    if len(unique) == 1:
+        return [(_insert_one(table), _row(unique[0], context))]
+    return [(insert_statement(table), _rows(part, context)) for part in _parts(unique)]
 
 
-def _distinct(events: Iterable[NewEvent]) -> dict[UUID, NewEvent]:
-    distinct: dict[UUID, NewEvent] = {}
+def distinct(events: Iterable[NewEvent]) -> list[NewEvent]:
+    """The events without repeats. Raises EventError as ``insert_rows`` does."""
+    unique: dict[UUID, NewEvent] = {}
     for event in events:
         if not isinstance(event, NewEvent):
             raise EventError(f"events: a {type(event).__name__} among them; pass openoutbox.NewEvent")
-        if distinct.setdefault(event.event_id, event) != event:
+        if unique.setdefault(event.event_id, event) is not event and unique[event.event_id] != event:
             raise EventError(f"event_id: {event.event_id} is the same for two different events")
-    return distinct
+    return list(unique.values())
+
+
+@lru_cache(maxsize=64)
+def _insert_one(table: TableName) -> LiteralString:
+    return statement("outbox/insert:insert_one", table)
+
+
+def _row(event: NewEvent, context: dict[str, str]) -> dict[str, object]:
+    return {
+        "event_id": str(event.event_id),
+        "event_type": event.event_type,
+        "partition_key": event.partition_key,
+        "payload": event.body,
+        "headers": traced_headers(event.headers_json, context),
+        "delay": None if event.delay is None else event.delay.total_seconds(),
+        "available_at": event.available_at,
+    }
+
+
+def _rows(events: Sequence[NewEvent], context: dict[str, str]) -> InsertRows:
+    return {
+        "event_ids": [str(event.event_id) for event in events],
+        "event_types": [event.event_type for event in events],
+        "partition_keys": [event.partition_key for event in events],
+        "payloads": [event.body for event in events],
+        "headers": [traced_headers(event.headers_json, context) for event in events],
+        "delays": [None if event.delay is None else event.delay.total_seconds() for event in events],
+        "available_ats": [event.available_at for event in events],
+    }
+
+
+def _parts(events: Sequence[NewEvent]) -> Iterator[Sequence[NewEvent]]:
+    start = size = 0
+    for index, event in enumerate(events):
+        bytes_ = len(event.body) + len(event.headers_json)
+        if index > start and size + bytes_ > STATEMENT_BYTES:
+            yield events[start:index]
+            start, size = index, 0
+        size += bytes_
+    if start < len(events):
+        yield events[start:]

@@ -1,4 +1,4 @@
-"""What a statement is sent through, whichever driver the connection belongs to: two protocols and their types."""
+"""What a statement is sent through, whichever driver the connection belongs to: protocols and their types."""
 
 from __future__ import annotations
 
@@ -25,8 +25,15 @@ class SyncChannel(Protocol):
         On an idle connection in autocommit mode it is a transaction. With SQLAlchemy it fails there (SQLSTATE 25P01).
         """
 
+
+class SyncCaller(SyncChannel, Protocol):
+    """A channel over what an application handed in: its transaction and its unsent changes are the application's."""
+
     def commits_at_once(self) -> bool:
-        """Whether the connection is idle in autocommit mode. False with SQLAlchemy, which does not tell."""
+        """Whether a statement would be a transaction of its own: autocommit mode, and none is open."""
+
+    def flush(self) -> None:
+        """Send the changes that a SQLAlchemy session still holds; elsewhere nothing."""
 
 
 class AsyncChannel(Protocol):
@@ -41,5 +48,12 @@ class AsyncChannel(Protocol):
     def savepoint(self) -> AbstractAsyncContextManager[object]:
         """As in ``SyncChannel``."""
 
-    def commits_at_once(self) -> bool:
-        """As in ``SyncChannel``."""
+
+class AsyncCaller(AsyncChannel, Protocol):
+    """As ``SyncCaller``, for an asynchronous connection or session."""
+
+    async def commits_at_once(self) -> bool:
+        """As in ``SyncCaller``."""
+
+    async def flush(self) -> None:
+        """As in ``SyncCaller``."""

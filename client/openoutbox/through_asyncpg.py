@@ -7,36 +7,16 @@ has parameters: behind PgBouncer in transaction mode connect with ``statement_ca
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any, Protocol
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from openoutbox.failure import StatementFailure
 from openoutbox.ports import Row, Values
-
-
-class AsyncTarget(Protocol):
-    """What is used of a connection of asyncpg, which has no types."""
-
-    def execute(self, query: str, /, *args: Any) -> Awaitable[str]:  # noqa: ANN401 - any parameter
-        """Send a statement; its status, ``INSERT 0 1``."""
-
-    def fetch(self, query: str, /, *args: Any) -> Awaitable[Sequence[Any]]:  # noqa: ANN401 - any parameter
-        """Send a statement; its rows."""
-
-    def transaction(self) -> Any:  # noqa: ANN401 - asyncpg's
-        """A transaction, or a savepoint of the open one."""
-
-    def is_in_transaction(self) -> bool:
-        """Whether one is open."""
-
-    def is_closed(self) -> bool:
-        """Whether the connection is closed or lost."""
-
+from openoutbox.targets import AsyncpgConnection
 
 ASYNC = (asyncpg.Connection, PoolConnectionProxy)
 
@@ -47,7 +27,7 @@ _LOST = "08"  # the class of SQLSTATEs of connections
 class AsyncpgChannel:
     """An ``AsyncChannel`` over a connection."""
 
-    def __init__(self, target: AsyncTarget) -> None:
+    def __init__(self, target: AsyncpgConnection) -> None:
         self._connection = target
 
     async def send(self, statement: str, values: Values) -> int:
@@ -74,9 +54,12 @@ class AsyncpgChannel:
             raise
         await block.commit()
 
-    def commits_at_once(self) -> bool:
-        """See ``AsyncChannel``."""
+    async def commits_at_once(self) -> bool:
+        """See ``AsyncCaller``."""
         return not self._connection.is_in_transaction()
+
+    async def flush(self) -> None:
+        """See ``AsyncCaller``."""
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:

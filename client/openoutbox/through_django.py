@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, LiteralString, Protocol, cast
+from typing import LiteralString, cast
 
 from django.db import Error, InterfaceError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -16,36 +16,19 @@ from django.utils.connection import ConnectionProxy
 
 from openoutbox.failure import StatementFailure
 from openoutbox.ports import Row, Values
+from openoutbox.targets import DjangoConnection
 
 
-class SyncTarget(Protocol):
-    """What is used of ``django.db.connection`` and of the members of ``django.db.connections``."""
-
-    @property
-    def alias(self) -> str:
-        """The name of its database in ``settings.DATABASES``."""
-
-    @property
-    def in_atomic_block(self) -> bool:
-        """Whether an ``atomic`` block is open."""
-
-    def get_autocommit(self) -> bool:
-        """Whether each statement outside a block commits at once; Django's default."""
-
-    def cursor(self) -> Any:  # noqa: ANN401 - a cursor of Django, which has no types
-        """A new cursor."""
-
-
-def django_connection(target: object) -> SyncTarget | None:
+def django_connection(target: object) -> DjangoConnection | None:
     """``target`` if it is a connection of Django to PostgreSQL; None for any other object."""
     known = isinstance(target, BaseDatabaseWrapper | ConnectionProxy)
-    return cast("SyncTarget", target) if known and getattr(target, "vendor", None) == "postgresql" else None
+    return cast("DjangoConnection", target) if known and getattr(target, "vendor", None) == "postgresql" else None
 
 
 class DjangoChannel:
     """A ``SyncChannel`` over ``django.db.connection`` or one of ``django.db.connections``."""
 
-    def __init__(self, target: SyncTarget) -> None:
+    def __init__(self, target: DjangoConnection) -> None:
         self._connection = target
 
     def send(self, statement: LiteralString, values: Values) -> int:
@@ -66,8 +49,11 @@ class DjangoChannel:
         return block
 
     def commits_at_once(self) -> bool:
-        """See ``SyncChannel``."""
+        """See ``SyncCaller``."""
         return self._connection.get_autocommit() and not self._connection.in_atomic_block
+
+    def flush(self) -> None:
+        """See ``SyncCaller``."""
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:

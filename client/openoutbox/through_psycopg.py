@@ -7,12 +7,14 @@ factories play no part. Nothing is prepared on the server, so that PgBouncer may
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Iterator
+from functools import lru_cache
 from typing import Any, LiteralString, TypeAlias
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
 from openoutbox.failure import StatementFailure
@@ -25,6 +27,8 @@ AsyncTarget: TypeAlias = AsyncConnection[Any] | AsyncCursor[Any]
 SYNC = (Connection, Cursor)
 ASYNC = (AsyncConnection, AsyncCursor)
 
+_BYTES = re.compile(r"(%\(\w+\))s(?=::BYTEA\b)")
+
 
 class PsycopgChannel:
     """A ``SyncChannel`` over a connection or cursor."""
@@ -35,7 +39,7 @@ class PsycopgChannel:
     def send(self, statement: LiteralString, values: Values) -> int:
         """See ``SyncChannel``."""
         with Cursor(self._connection) as cursor:
-            return cursor.execute(statement, values, prepare=False).rowcount
+            return cursor.execute(_binary(statement), values, prepare=False).rowcount
 
     def fetch(self, statement: LiteralString, values: Values) -> list[TupleRow]:
         """See ``SyncChannel``."""
@@ -51,8 +55,16 @@ class PsycopgChannel:
             yield
 
     def commits_at_once(self) -> bool:
-        """See ``SyncChannel``."""
-        return self._connection.autocommit and _is_idle(self._connection)
+        """See ``SyncCaller``."""
+        if not _commits_at_once(self._connection):
+            return False
+        if _is_pipelined(self._connection):  # a BEGIN may be on its way: known once the pipeline was synchronised
+            with self._connection.pipeline():
+                pass
+        return _is_idle(self._connection)
+
+    def flush(self) -> None:
+        """See ``SyncCaller``."""
 
 
 class AsyncPsycopgChannel:
@@ -64,7 +76,7 @@ class AsyncPsycopgChannel:
     async def send(self, statement: LiteralString, values: Values) -> int:
         """See ``SyncChannel``."""
         async with AsyncCursor(self._connection) as cursor:
-            return (await cursor.execute(statement, values, prepare=False)).rowcount
+            return (await cursor.execute(_binary(statement), values, prepare=False)).rowcount
 
     async def fetch(self, statement: LiteralString, values: Values) -> list[TupleRow]:
         """See ``SyncChannel``."""
@@ -79,9 +91,17 @@ class AsyncPsycopgChannel:
         async with self._connection.transaction():
             yield
 
-    def commits_at_once(self) -> bool:
-        """See ``SyncChannel``."""
-        return self._connection.autocommit and _is_idle(self._connection)
+    async def commits_at_once(self) -> bool:
+        """See ``SyncCaller``."""
+        if not _commits_at_once(self._connection):
+            return False
+        if _is_pipelined(self._connection):
+            async with self._connection.pipeline():
+                pass
+        return _is_idle(self._connection)
+
+    async def flush(self) -> None:
+        """See ``SyncCaller``."""
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:
@@ -104,5 +124,19 @@ def _opens_implicitly(connection: Connection[Any] | AsyncConnection[Any]) -> boo
     return not connection.autocommit and _is_idle(connection)
 
 
+def _commits_at_once(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    return connection.autocommit and _is_idle(connection)
+
+
+def _is_pipelined(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    return connection.info.pipeline_status != PipelineStatus.OFF
+
+
 def _is_idle(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
     return connection.info.transaction_status == TransactionStatus.IDLE
+
+
+@lru_cache(maxsize=64)
+def _binary(statement: LiteralString) -> LiteralString:
+    """The statement with its bytes sent as they are: psycopg writes an array of them as hexadecimal text otherwise."""
+    return _BYTES.sub(r"\1b", statement)

@@ -7,8 +7,8 @@ only for an asynchronous one.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -27,6 +27,7 @@ SyncTarget: TypeAlias = Connection | Session | scoped_session[Any]
 
 SYNC = (Connection, Session, scoped_session)
 
+_IDLE = 0  # libpq's PQTRANS_IDLE
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
@@ -46,7 +47,8 @@ class AlchemyChannel:
 
     def send(self, statement: str, values: Values) -> int:
         """See ``SyncChannel``."""
-        return cast("CursorResult[Any]", self._target.execute(_clause(statement), values)).rowcount
+        with _without_parameters():
+            return cast("CursorResult[Any]", self._target.execute(_clause(statement), values)).rowcount
 
     def fetch(self, statement: str, values: Values) -> Sequence[Row]:
         """See ``SyncChannel``."""
@@ -57,19 +59,27 @@ class AlchemyChannel:
         return self._target.begin_nested()
 
     def commits_at_once(self) -> bool:
-        """See ``SyncChannel``."""
-        return False
+        """See ``SyncCaller``."""
+        return _commits_at_once(self._target)
+
+    def flush(self) -> None:
+        """See ``SyncCaller``."""
+        if isinstance(self._target, Session):
+            self._target.flush()
 
 
 class AsyncAlchemyChannel:
     """An ``AsyncChannel`` over a connection or session."""
 
     def __init__(self, target: AsyncTarget) -> None:
-        self._target = target
+        from sqlalchemy.ext.asyncio import async_scoped_session  # noqa: PLC0415
+
+        self._target: AsyncConnection | AsyncSession = target() if isinstance(target, async_scoped_session) else target
 
     async def send(self, statement: str, values: Values) -> int:
         """See ``SyncChannel``."""
-        return cast("CursorResult[Any]", await self._target.execute(_clause(statement), values)).rowcount
+        with _without_parameters():
+            return cast("CursorResult[Any]", await self._target.execute(_clause(statement), values)).rowcount
 
     async def fetch(self, statement: str, values: Values) -> Sequence[Row]:
         """See ``SyncChannel``."""
@@ -79,9 +89,14 @@ class AsyncAlchemyChannel:
         """See ``SyncChannel``."""
         return self._target.begin_nested()
 
-    def commits_at_once(self) -> bool:
-        """See ``SyncChannel``."""
-        return False
+    async def commits_at_once(self) -> bool:
+        """See ``SyncCaller``."""
+        return await self._target.run_sync(_commits_at_once)
+
+    async def flush(self) -> None:
+        """See ``SyncCaller``."""
+        if hasattr(self._target, "flush"):  # a session
+            await self._target.flush()
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:
@@ -95,6 +110,27 @@ def failure_of(error: BaseException) -> StatementFailure | None:
     message = getattr(fields, "message_primary", None) or getattr(fields, "message", None) or str(original)
     table, constraint = getattr(fields, "table_name", None), getattr(fields, "constraint_name", None)
     return StatementFailure(sqlstate, message, table, constraint, lost or error.connection_invalidated)
+
+
+def _commits_at_once(target: Connection | Session) -> bool:
+    """Ask the driver's connection, below SQLAlchemy: psycopg, psycopg2 and asyncpg each know it."""
+    pooled = (target if isinstance(target, Connection) else target.connection()).connection
+    if not getattr(pooled.dbapi_connection, "autocommit", False):
+        return False
+    driver: Any = pooled.driver_connection
+    if hasattr(driver, "is_in_transaction"):
+        return not driver.is_in_transaction()
+    return bool(driver.info.transaction_status == _IDLE)
+
+
+@contextmanager
+def _without_parameters() -> Iterator[None]:
+    """Keep the parameters out of the message of an error: a payload may be confidential."""
+    try:
+        yield
+    except exc.StatementError as error:
+        error.hide_parameters = True
+        raise
 
 
 @lru_cache(maxsize=64)

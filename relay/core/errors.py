@@ -34,6 +34,7 @@
     ├── ArchiveError                an archive's folder, or what is in it (relay.spark.jobs.errors)
     ├── ConnectError                a Spark Connect server does not answer (relay.spark.jobs.session)
     ├── ServerFailed                a server on loopback did not start (relay.localservers.process)
+    ├── EnqueueRefused              an application announced events on a connection that would commit them alone
     ├── InboxRefused                a consumer called the inbox with what cannot keep its promise
     └── EventError                  an application passed an invalid event
 

@@ -51,7 +51,7 @@ from relay.postgres.codec import id_array, text_array
 from relay.postgres.grants import NO_PRIVILEGE
 
 if TYPE_CHECKING:
-    from openoutbox.channel import AsyncTarget, SyncTarget
+    from openoutbox.targets import AsyncTarget, SyncTarget
 
     Target: TypeAlias = AsyncTarget | SyncTarget
 
@@ -322,9 +322,6 @@ class _Blocking:
     async def savepoint(self) -> AsyncIterator[None]:
         with self._channel.savepoint():
             yield
-
-    def commits_at_once(self) -> bool:
-        return self._channel.commits_at_once()
 
 
 def _without_loop(work: Coroutine[Any, Any, T]) -> T:

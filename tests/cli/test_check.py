@@ -111,7 +111,7 @@ def test_leases_without_a_time_come_with_the_statement_that_releases_them(outbox
 def test_an_index_by_which_an_insert_skips_an_event_is_named(outbox: Outbox, tmp_path: Path) -> None:
     environment = {"STORAGE_URL": outbox.relay_url}
     outbox.database.run("CREATE UNIQUE INDEX once ON openoutbox_events (event_type, partition_key)")
-    with outbox.database.connect() as connection:
+    with outbox.database.connect(autocommit=False) as connection:
         assert enqueue(connection, NewEvent("t", b"first", partition_key="k")).inserted == 1
         assert enqueue(connection, NewEvent("t", b"second", partition_key="k")).inserted == 0
     [(level, message, advice)] = check(tmp_path, environment)["indexes"]

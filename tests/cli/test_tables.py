@@ -18,7 +18,7 @@ def test_the_name_is_taken_exactly(database: Database, tmp_path: Path) -> None:
     variables = {"STORAGE_URL": database.url}
     created = call_cli(tmp_path, "migrate", "--with", "replay-audit", *table, **variables)
     assert (created.returncode, created.stderr) == (0, "")
-    with database.connect() as connection:
+    with database.connect(autocommit=False) as connection:
         [event_id] = enqueue(connection, NewEvent("a", b"x"), table=f"Shop.{NAME}").event_ids
     quoted = TableName(NAME, "Shop").quoted
     assert answer(tmp_path, "stats", *table, **variables)["pending_count"] == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
+import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -12,6 +14,7 @@ from uuid import UUID
 
 import asyncpg
 import psycopg
+import psycopg_pool
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
@@ -211,13 +214,17 @@ def test_repeating_an_insert_changes_nothing(caller: Caller, outbox: Database) -
     assert outbox.run("SELECT payload FROM openoutbox_events WHERE event_type = 'once'") == [(b"first",)]
 
 
-def test_thousands_go_in_with_one_statement_in_their_order(caller: Caller, outbox: Database) -> None:
-    outbox.run("ALTER TABLE openoutbox_events ADD COLUMN seq BIGINT GENERATED ALWAYS AS IDENTITY")
+def count_statements(outbox: Database) -> None:
     outbox.run("CREATE TABLE statements (n int)")
     outbox.run("""CREATE FUNCTION count_statement() RETURNS trigger LANGUAGE plpgsql
         AS $$ BEGIN INSERT INTO statements VALUES (1); RETURN NULL; END $$""")
     outbox.run("""CREATE TRIGGER counting AFTER INSERT ON openoutbox_events
         FOR EACH STATEMENT EXECUTE FUNCTION count_statement()""")
+
+
+def test_thousands_go_in_with_one_statement_in_their_order(caller: Caller, outbox: Database) -> None:
+    outbox.run("ALTER TABLE openoutbox_events ADD COLUMN seq BIGINT GENERATED ALWAYS AS IDENTITY")
+    count_statements(outbox)
     done = caller(outbox, (NewEvent("many", str(n), partition_key=str(n)) for n in range(5000)), TABLE, True)
     assert done.inserted == 5000
     assert [id_ for (id_,) in outbox.run("SELECT event_id FROM openoutbox_events ORDER BY seq")] == done.event_ids
@@ -285,14 +292,61 @@ def test_two_transactions_with_one_id_insert_it_once(outbox: Database) -> None:
 
 async def test_the_wrong_kind_of_connection_is_refused_with_the_way_out(outbox: Database) -> None:
     event = NewEvent("a", b"")
-    wrong: list[Any] = [object(), None, outbox.url]
-    with _engine(outbox, "psycopg") as engine, outbox.connect() as connection:
-        for target in [*wrong, engine, await _closed_async_connection(outbox)]:
+    wrong: list[Any] = [object(), None]
+    with outbox.connect() as connection:
+        for target in [*wrong, await _closed_async_connection(outbox)]:
             with pytest.raises(TypeError, match=r"enqueue takes a synchronous .* await enqueue_async"):
                 enqueue(target, event)
-        for target in [*wrong, engine, connection]:
+        for target in [*wrong, connection]:
             with pytest.raises(TypeError, match=r"enqueue_async takes an asynchronous .* enqueue\("):
                 await enqueue_async(target, event)
+
+
+async def test_what_has_connections_is_refused_with_how_to_get_one(outbox: Database) -> None:
+    engine = create_async_engine(_alchemy_url(outbox, "psycopg"))
+    pool = psycopg_pool.ConnectionPool(outbox.url, open=False)
+    wrong: dict[str, Any] = {
+        "with engine.begin()": engine.sync_engine,
+        "with pool.connection()": pool,
+        "connect,": "a://",
+    }
+    for remedy, target in wrong.items():
+        with pytest.raises(TypeError, match=f"; {re.escape(remedy)}"):
+            enqueue(target, NewEvent("a", b""))
+    waiting: dict[str, Any] = {"async with engine.begin()": engine, "async with pool.acquire()": asyncpg.create_pool()}
+    for remedy, target in waiting.items():
+        with pytest.raises(TypeError, match=f"; {re.escape(remedy)}"):
+            await enqueue_async(target, NewEvent("a", b""))
+
+
+def test_a_missing_table_names_the_command_that_makes_it(caller: Caller, database: Database) -> None:
+    with pytest.raises(Exception, match="does not exist") as missing:
+        caller(database, NewEvent("a", b""), "shop.events", True)
+    assert missing.value.__notes__ == [
+        "There is no table shop.events in this database. Create it: relay-cli migrate --table shop.events"
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_error_does_not_show_the_payload(caller: Caller, outbox: Database, number: int) -> None:
+    outbox.run("ALTER TABLE openoutbox_events DROP COLUMN headers")
+    events = [NewEvent("a", "hunter2", headers={"token": "hunter3"}) for _ in range(number)]
+    with pytest.raises(Exception, match="headers") as refused:
+        caller(outbox, events, TABLE, True)
+    assert "hunter" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_large_call_is_cut_into_statements(
+    caller: Caller, outbox: Database, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    monkeypatch.setattr("openoutbox.insert.STATEMENT_BYTES", 1000)
+    count_statements(outbox)
+    bodies = [bytes([number]) * (1200 if large and number == 3 else 100) for number in range(20)]
+    done = caller(outbox, [NewEvent("many", body) for body in bodies], TABLE, True)
+    assert done.inserted == 20
+    assert sorted(body for (body,) in outbox.run("SELECT payload FROM openoutbox_events")) == bodies
+    assert outbox.run("SELECT count(*) FROM statements") == [(4 if large else 3,)]
 
 
 async def _closed_async_connection(database: Database) -> Any:
@@ -314,5 +368,5 @@ def test_what_cannot_be_leaves_the_transaction_unharmed(outbox: Database) -> Non
 
 def test_an_id_is_what_was_given(outbox: Database) -> None:
     id_ = UUID("5a0c32f5-6a8e-4f3e-9d5c-6f6a3c8f7e11")
-    with outbox.connect() as connection:
+    with outbox.connect(autocommit=False) as connection:
         assert enqueue(connection, NewEvent("a", b"", event_id=id_)).event_ids == [id_]

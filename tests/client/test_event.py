@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID, uuid4
@@ -75,6 +76,19 @@ def test_what_was_handed_in_may_change_afterwards() -> None:
         ({"delay": 5}, "delay: a int"),
         ({"available_at": datetime(2026, 1, 1)}, "available_at: no time zone"),  # noqa: DTZ001
         ({"available_at": "2026-01-01"}, "available_at: a str"),
+        (
+            {"available_at": datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))},
+            "available_at: .* years 1 to 9999",
+        ),
+        (
+            {"available_at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))},
+            "available_at: .* years 1 to 9999",
+        ),
+        ({"payload": {1: "a", "1": "b"}}, "payload: .* two names of one object have the same JSON form"),
+        ({"payload": [{"a": {None: 1, "null": 2}}]}, "payload: .* two names of one object"),
+        ({"headers": {"a": {True: 1, "true": 2}}}, "headers: .* two names of one object"),
+        ({"unique": 7}, "unique: a int"),
+        ({"unique": "order-7", "event_id": ID}, "unique: set together with event_id"),
         ({"delay": timedelta(1), "available_at": datetime.now(UTC)}, "delay: set together with available_at"),
     ],
 )
@@ -117,6 +131,28 @@ def test_repr_shows_neither_payload_nor_headers() -> None:
 def test_an_id_may_be_given_as_text() -> None:
     event = NewEvent("a", b"", event_id=str(ID))  # type: ignore[arg-type]
     assert event.event_id == ID
+
+
+def test_a_text_that_is_unique_gives_one_id() -> None:
+    event = NewEvent("order.placed", b"", unique="order-7/placed")
+    again = NewEvent("order.placed", b"", unique="order-7/placed")
+    assert event == again
+    assert event.event_id == UUID("b045ecf9-41a1-5a4d-a369-98516b8858af")
+    assert NewEvent("order.placed", b"", unique="order-8/placed").event_id != event.event_id
+    assert replace(event, event_type="order.moved").event_id == event.event_id
+
+
+def test_a_time_is_kept_in_utc() -> None:
+    """An offset with seconds, which PostgreSQL reads and some drivers do not send."""
+    at = datetime(1900, 1, 1, tzinfo=timezone(timedelta(hours=1, seconds=20)))
+    kept = NewEvent("a", b"", available_at=at).available_at
+    assert kept == at
+    assert kept is not None
+    assert kept.tzinfo is UTC
+
+
+def test_names_that_are_no_strings_are_written_as_json_does() -> None:
+    assert NewEvent("a", {1: {"b": [{None: 2}]}}).body == b'{"1":{"b":[{"null":2}]}}'  # type: ignore[dict-item]
 
 
 def test_events_with_one_content_are_equal_and_hash_alike() -> None:

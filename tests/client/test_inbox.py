@@ -221,13 +221,30 @@ def test_psycopgs_rollback_takes_the_mark_back(place: Database) -> None:
 
 
 def test_an_id_is_the_same_as_text_as_bytes_and_as_a_uuid(place: Database) -> None:
-    forms: list[str | bytes | UUID] = [EVENT, EVENT.encode(), UUID(EVENT)]
+    forms: list[str | bytes | UUID] = [
+        EVENT,
+        EVENT.encode(),
+        UUID(EVENT),
+        EVENT.upper(),
+        f"{{{EVENT}}}",
+        UUID(EVENT).hex,
+    ]
     with place.connect(autocommit=False) as connection:
         new = []
         for form in forms:
             with inbox.once(connection, form, consumer="billing") as first:
                 new.append(first)
-    assert new == [True, False, False]
+    assert new == [True, *[False] * 5]
+
+
+def test_a_missing_table_names_the_command_that_makes_it(database: Database) -> None:
+    with (
+        database.connect(autocommit=False) as connection,
+        pytest.raises(errors.UndefinedTable) as missing,
+        inbox.once(connection, EVENT, consumer="billing"),
+    ):
+        pytest.fail("the block must not run")
+    assert missing.value.__notes__[0].endswith("Create it: relay-cli inbox migrate")
 
 
 def test_another_table(place: Database) -> None:

@@ -28,6 +28,27 @@ FROM
     ) AS new (event_id, event_type, partition_key, payload, headers, delay, available_at)
 ON CONFLICT DO NOTHING;
 
+-- name: insert_one
+-- As insert, for one event: without arrays it costs the application half as much.
+-- Index: the primary key. Locks: the new row; it waits for a transaction in flight that inserts the same event_id.
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
+VALUES (
+    %(event_id)s::UUID,
+    %(event_type)s::TEXT,
+    %(partition_key)s::TEXT,
+    %(payload)s::BYTEA,
+    %(headers)s::JSONB,
+    COALESCE(%(available_at)s::TIMESTAMPTZ, NOW() + MAKE_INTERVAL(secs => %(delay)s::DOUBLE PRECISION), NOW())
+)
+ON CONFLICT DO NOTHING;
+
+-- name: lock_keys
+-- Takes the lock of each key until the end of the transaction, in one order, so that two calls do not wait in a circle.
+-- The number is a class of ours; locks of two integers are apart from those of one.
+-- Locks: an advisory lock for each key; it waits for the transaction that holds one.
+SELECT PG_ADVISORY_XACT_LOCK(1329745752, keys.hash)
+FROM (SELECT DISTINCT HASHTEXT(given.key) AS hash FROM UNNEST(%(keys)s::TEXT[]) AS given (key) ORDER BY hash) AS keys;
+
 -- name: begin
 -- No work: on a connection that opens transactions implicitly, any statement opens one. Locks: nothing.
 SELECT 1;
