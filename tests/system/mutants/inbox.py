@@ -13,15 +13,15 @@ INBOX: Final = (
     Mutant(
         "each delivery is the first",
         "client/openoutbox/inbox.py",
-        "            first = bool(channel.fetch(*mark))",
-        "            first = not channel.fetch(*mark) or True",
+        "            first = bool(channel.fetch(mark.statement, mark.values))",
+        "            first = not channel.fetch(mark.statement, mark.values) or True",
         (f"{_ONCE}::test_an_effect_happens_once",),
     ),
     Mutant(
         "an error in the block leaves the mark",
         "client/openoutbox/inbox.py",
-        "            stack.enter_context(channel.savepoint())",
-        "            channel.savepoint()",
+        "    with channel.savepoint():\n        with naming_table",
+        "    if channel.savepoint():\n        with naming_table",
         (f"{_ONCE}::test_an_error_takes_back_mark_and_effect_and_the_transaction_goes_on",),
     ),
     Mutant(
@@ -51,5 +51,19 @@ INBOX: Final = (
         "        if self.older_than <= 0 or self.older_than < self.redelivered_within:",
         "        if self.older_than <= 0:",
         ("tests/inbox/test_prune.py::test_a_retention_shorter_than_a_repeat_is_refused",),
+    ),
+    Mutant(
+        "an event is committed without its change",
+        "client/openoutbox/announce.py",
+        "        if not self.autocommit:\n            raise",
+        "        if self.autocommit is None:\n            raise",
+        ("tests/client/test_autocommit.py::test_an_event_that_would_be_committed_alone_is_refused",),
+    ),
+    Mutant(
+        "the events of a key are not in the order of the commits",
+        "client/openoutbox/sql/outbox/insert.sql",
+        "PG_ADVISORY_XACT_LOCK",
+        "PG_ADVISORY_XACT_LOCK_SHARED",
+        ("tests/client/test_in_order.py::test_a_second_writer_of_the_key_waits_for_the_commit_and_other_keys_do_not",),
     ),
 )
