@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 app = single_command()
 
-_ONLY = ("ROUTES_FILE", "ROUTE_PREFIX", "DESTINATIONS_FILE", "DELIVERY_LOG_TENANT_HEADER")
+_ONLY = (
+    "ROUTES_FILE",
+    "ROUTE_PREFIX",
+    "DESTINATIONS_FILE",
+    "HTTP_ENDPOINTS_FILE",
+    "PUBLISHER_TYPE",
+    "PUBLISHER_URL",
+    "DELIVERY_LOG_TENANT_HEADER",
+)
 
 EventType = Annotated[str, typer.Argument(metavar="TYPE", help="An event type.")]
 Headers = Annotated[
@@ -29,17 +37,17 @@ Headers = Annotated[
 def command(event_type: EventType, header: Headers = None, as_json: Json = False) -> None:
     """Show where an event of a type goes: each destination, the name there, and the route that decides.
 
-    It reads ROUTES_FILE, ROUTE_PREFIX and DESTINATIONS_FILE as the relay does at its start, reports every problem in
-    them, and connects to nothing. A name that needs a header is filled in from --header.
+    It reads ROUTES_FILE, ROUTE_PREFIX, DESTINATIONS_FILE and HTTP_ENDPOINTS_FILE as the relay does at its start,
+    reports every problem in them, and connects to nothing. A name that needs a header is filled in from --header.
 
-    Exit codes: 0 the event is sent or dropped, 1 its destination needs a header that is not given, 2 wrong usage, an
-    invalid setting or a problem in a file.
+    Exit codes: 0 the event is sent or dropped, 1 it has no destination, or one that needs a header that is not given,
+    2 wrong usage, an invalid setting or a problem in a file.
 
     Example: relay-cli route orders.created --header region=eu
     """
     from relay.app.destinations import read_plan
     from relay.core.event import EventId, OutboxEvent
-    from relay.routing.rules import Incomplete, Routes
+    from relay.routing.rules import Incomplete, Routes, Unmatched
     from relay.settings.settings import Settings
 
     headers = json.dumps(dict(map(_header, header or ())))
@@ -50,7 +58,7 @@ def command(event_type: EventType, header: Headers = None, as_json: Json = False
         print_json(_answer(event_type, decision, named=plan.several))
     else:
         typer.echo(_sentence(event_type, decision, named=plan.several))
-    if isinstance(decision, Incomplete):
+    if isinstance(decision, Incomplete | Unmatched):
         raise typer.Exit(1)
 
 
@@ -79,7 +87,7 @@ def _answer(event_type: str, decision: Decision, *, named: bool) -> dict[str, ob
 
 
 def _sentence(event_type: str, decision: Decision, *, named: bool) -> str:
-    from relay.routing.rules import Dropped, Sent, SentToAll
+    from relay.routing.rules import Dropped, Sent, SentToAll, Unmatched
 
     shown = one_line(event_type)
     match decision:
@@ -89,6 +97,8 @@ def _sentence(event_type: str, decision: Decision, *, named: bool) -> str:
             return f"{shown} goes to {' and to '.join(where)}: {_rule(rule)}"
         case Dropped(rule):
             return f"{shown} is dropped: it counts as delivered and is not sent; {_rule(rule)}"
+        case Unmatched():
+            return f"{shown} has no destination: {decision}"
         case _:
             message = (
                 f"{shown} cannot be sent without the header {one_line(decision.header)}: it fails and is tried again"

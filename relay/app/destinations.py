@@ -1,7 +1,8 @@
 """Where this relay's events go: the publisher, with routes or several destinations where these are set.
 
 Used by the daemon, ``relay-cli check`` and ``relay-cli route``, so that a file means the same for all of them. Without
-ROUTES_FILE, ROUTE_PREFIX and DESTINATIONS_FILE it is the publisher of PUBLISHER_TYPE and nothing around it.
+ROUTES_FILE, ROUTE_PREFIX and DESTINATIONS_FILE it is the publisher of PUBLISHER_TYPE and nothing around it; but for
+webhooks, whose host is a destination by its name however it is configured.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from relay.routing.publisher import RoutedPublisher
 from relay.routing.rules import Routes
 from relay.routing.several import SeveralPublishers
 from relay.settings.destinations_file import read_destinations
+from relay.settings.endpoints_file import read_endpoints
 from relay.settings.settings import Settings
 from relay.telemetry import catalogue as metrics
 from relay.telemetry.providers import Reading, Sample
@@ -28,14 +30,27 @@ NOWHERE = "none"
 """The destination of an event that is dropped, or whose destination's name is not known."""
 
 
+class Named(NamedTuple):
+    """The destinations of DESTINATIONS_FILE and HTTP_ENDPOINTS_FILE."""
+
+    destinations: Mapping[str, Settings]
+    """By their names; one that no file names by its PUBLISHER_NAME."""
+    vias: tuple[str, ...]
+    """Those that routes may name; empty without DESTINATIONS_FILE."""
+    default: str
+    further: Mapping[str, Routes]
+    """The routes to the endpoints of a destination, by its name."""
+
+
 class RoutingPlan(NamedTuple):
     """What the settings say, read and checked; nothing is built."""
 
     destinations: Mapping[str, Settings]
-    """By the names of DESTINATIONS_FILE; with one destination by its PUBLISHER_NAME."""
+    """See ``Named``."""
     routes: Routes | None
     """None where every event goes to the destination of its type's name."""
     several: bool
+    """Whether a file names destinations."""
 
     @property
     def fan_out(self) -> bool:
@@ -43,18 +58,34 @@ class RoutingPlan(NamedTuple):
         return self.routes is not None and self.routes.to_several
 
 
+def read_named(settings: Settings) -> Named:
+    """Read the files that name destinations. Raises ConfigError with every problem of a file."""
+    several = read_destinations(settings)
+    destinations: dict[str, Settings] = {}
+    further: dict[str, Routes] = {}
+    for name, own in (several or {settings.publisher_name: settings}).items():
+        if own.publisher_type == "http" and own.http_endpoints_file is not None:
+            prefix = f"{name}/" if several else ""
+            read, further[name] = read_endpoints(name, prefix, own, publishers.http_endpoint)
+            destinations |= read
+        else:
+            destinations[name] = own
+    return Named(destinations, tuple(several), next(iter(several), settings.publisher_name), further)
+
+
 def read_plan(settings: Settings) -> RoutingPlan:
     """Read the files. Raises ConfigError with every problem of a file."""
-    several = read_destinations(settings)
+    named = read_named(settings)
     rules = (
-        read_routes(settings.routes_file, list(several), settings.delivery_log_tenant_header)
+        read_routes(settings.routes_file, named.vias, settings.delivery_log_tenant_header)
         if settings.routes_file is not None
         else []
     )
-    if not several:
-        routes = Routes(rules, settings.route_prefix) if rules or settings.route_prefix else None
-        return RoutingPlan({settings.publisher_name: settings}, routes, several=False)
-    return RoutingPlan(several, Routes(rules, settings.route_prefix, default=next(iter(several))), several=True)
+    several = bool(named.vias or named.further)
+    if not (several or rules or settings.route_prefix or settings.publisher_type == "http"):
+        return RoutingPlan(named.destinations, None, several=False)
+    routes = Routes(rules, settings.route_prefix, named.default, named.further)
+    return RoutingPlan(named.destinations, routes, several)
 
 
 class Destinations:
@@ -66,13 +97,12 @@ class Destinations:
         self._drops = Drops()
         self._several: SeveralPublishers | None = None
         self.publisher: Publisher
-        if plan.several and plan.routes is not None:
-            by_name = {name: publishers.build_publisher(own) for name, own in plan.destinations.items()}
+        by_name = {name: publishers.build_publisher(own) for name, own in plan.destinations.items()}
+        if plan.routes is not None and (plan.several or settings.publisher_type == "http"):
             options = MemberOptions(retry_interval=settings.publisher_connect_retry_interval)
             self.publisher = self._several = SeveralPublishers(by_name, plan.routes, self._drops, options)
         else:
-            [own] = plan.destinations.values()
-            publisher = publishers.build_publisher(own)
+            [publisher] = by_name.values()
             self.publisher = publisher if plan.routes is None else RoutedPublisher(publisher, plan.routes, self._drops)
 
     @property
@@ -94,12 +124,13 @@ class Destinations:
     def read(self, broker_error: str) -> Iterator[Reading]:
         """The provider of the destinations' metrics; ``broker_error`` says why a single one does not answer."""
         if self._several is None:
-            reasons = dict.fromkeys(self._plan.destinations, broker_error)
+            state = DestinationState.AWAY if broker_error else DestinationState.FLOWING
+            states = dict.fromkeys(self._plan.destinations, state)
         else:
-            reasons = {name: member.reason for name, member in self._several.members.items()}
-            up = [Sample((name,), float(not reason)) for name, reason in reasons.items()]
+            states = {name: member.state for name, member in self._several.members.items()}
+            up = [Sample((name,), float(state is not DestinationState.AWAY)) for name, state in states.items()]
             yield metrics.DESTINATION_UP, up
-        yield metrics.DESTINATION_STATE, [Sample((name,), float(_state(reason))) for name, reason in reasons.items()]
+        yield metrics.DESTINATION_STATE, [Sample((name,), float(state)) for name, state in states.items()]
         if self._plan.routes is not None:
             dropped = list(self._drops.counts.items())
             yield metrics.DROPPED, [Sample((event_type,), float(count)) for event_type, count in dropped]
@@ -135,7 +166,3 @@ class Destinations:
 
     def _types(self, names: Iterable[str]) -> str:
         return ",".join(self._plan.destinations[name].publisher_type for name in names)
-
-
-def _state(reason: str) -> DestinationState:
-    return DestinationState.AWAY if reason else DestinationState.FLOWING

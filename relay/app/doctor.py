@@ -19,11 +19,12 @@ from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.check import SAMPLE, check_storage
-from relay.routing.rules import Dropped, Sent, SentToAll, Undecided
+from relay.routing.rules import Dropped, Sent, SentToAll, Undecided, Unmatched
 from relay.settings.rules import lease_margin
 from relay.settings.settings import Settings
 
 _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection included
+_AT_A_TIME: Final = 16  # destinations
 
 
 def examine(settings: Settings, retention: float) -> list[Finding]:
@@ -51,10 +52,20 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         for name, own in plan.destinations.items():
             findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
     findings += _routes(plan, types)
-    for name, own in plan.destinations.items():
-        of_one = [*_lease(own), *asyncio.run(_broker(own, _names(plan, name, types)))]
-        findings += [_about(name, finding) for finding in of_one] if plan.several else of_one
-    return findings
+    return findings + asyncio.run(_all(plan, types))
+
+
+async def _all(plan: RoutingPlan, types: list[str] | None) -> list[Finding]:
+    """Check every destination, some at a time."""
+    turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def check(name: str, own: Settings) -> list[Finding]:
+        async with turns:
+            found = [*_lease(own), *await _broker(own, _names(plan, name, types))]
+        return [_about(name, finding) for finding in found] if plan.several else found
+
+    checked = await asyncio.gather(*(check(*one) for one in plan.destinations.items()))
+    return [finding for found in checked for finding in found]
 
 
 def _about(name: str, finding: Finding) -> Finding:
@@ -87,6 +98,11 @@ def _routes(plan: RoutingPlan, types: list[str] | None) -> Iterator[Finding]:
                     f"route {rule.number} sends {event_type!r} by the header {headers}: no destination was checked"
                 )
                 yield Finding(Level.OK, "routes", message)
+            case Unmatched():
+                advice = (
+                    "add a pattern to HTTP_ENDPOINTS_FILE, or set PUBLISHER_URL; else its events become dead letters"
+                )
+                yield Finding(Level.ERROR, "endpoints", f"no endpoint takes the event type {event_type!r}", advice)
             case _:
                 pass
 
@@ -122,10 +138,8 @@ async def _broker(settings: Settings, names: list[str] | None) -> list[Finding]:
 
 async def _destinations(settings: Settings, kind: DestinationKind, names: list[str] | None) -> list[Finding]:
     """Probe a broker, and look for a destination of each name; None where the table could not tell them."""
-    findings = []
-    if not kind.check_connects:
-        await _probe(settings)
-        findings = [Finding(Level.OK, "broker", f"{kind.name}: connected and authenticated")]
+    await _probe(settings)
+    findings = [Finding(Level.OK, "broker", f"{kind.name}: {kind.answered}")]
     options = publishers.options_of(settings)  # before the import: it names the extra when the client is missing
     check = kind.load_check()
     if check is None:

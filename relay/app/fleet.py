@@ -7,13 +7,13 @@ import socket
 from collections.abc import Iterable
 
 from relay.app.build import build_wake_ups
-from relay.app.publishers import http_options
+from relay.app.destinations import read_named
+from relay.app.publishers import http_endpoint
 from relay.brokers import kinds
 from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
 from relay.outbox.pausewatch import OutboxPauses
 from relay.outbox.storage import PostgresOutbox
-from relay.settings.destinations_file import read_destinations
 from relay.settings.settings import Settings
 from relay.settings.shown import settings_json
 from relay.version import __version__
@@ -48,8 +48,7 @@ def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
 
 def fingerprint(settings: Settings) -> str:
     """A digest of each server of each destination, for ``same_destination``."""
-    several = read_destinations(settings)
-    parts = [digest for own in several.values() for digest in _digests(own)] if several else _digests(settings)
+    parts = [digest for own in read_named(settings).destinations.values() for digest in _digests(own)]
     return " ".join(sorted(set(parts)))
 
 
@@ -57,7 +56,7 @@ def _digests(settings: Settings) -> list[str]:
     """A digest of each server with type and path. No login, and no option of the client."""
     kind, url = settings.publisher_type, settings.publisher_url
     if kind == "http":
-        return _hashed(kind, _endpoints(settings))
+        return _hashed(kind, [http_endpoint(settings).receiver])
     row = kinds.find(kind)
     text = url.get_secret_value().strip() if url is not None and row is not None else ""
     parts = [_address_and_path(part) for part in text.partition("?")[0].split(",") if part.strip()]
@@ -74,14 +73,6 @@ def _digests(settings: Settings) -> list[str]:
 
 def _hashed(kind: str, servers: Iterable[str]) -> list[str]:
     return [hashlib.sha256(f"{kind}\n{one}".encode()).hexdigest()[:_DIGITS] for one in servers]
-
-
-def _endpoints(settings: Settings) -> Iterable[str]:
-    """Host and path of each endpoint. Raises ConfigError."""
-    options = http_options(settings)
-    from relay.brokers.http.endpoints_file import read_table  # noqa: PLC0415 - only with webhooks
-
-    return read_table(options).receivers
 
 
 def _address_and_path(part: str) -> tuple[str, str]:

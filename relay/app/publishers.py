@@ -22,6 +22,7 @@ from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relay.brokers.aws.options import AwsOptions
+    from relay.brokers.http.endpoints import Endpoint
     from relay.brokers.http.options import HttpOptions
     from relay.brokers.kafka.options import KafkaOptions
     from relay.brokers.nats.options import NatsOptions
@@ -101,8 +102,7 @@ def http_options(settings: Settings) -> HttpOptions:
 
     return HttpOptions(
         message_format=_message_format(settings, cloudevents.HTTP),
-        url=None if settings.publisher_url is None else settings.publisher_url.get_secret_value(),
-        endpoints_file=settings.http_endpoints_file,
+        url=required(settings.publisher_url, "PUBLISHER_URL"),
         secrets=() if settings.http_secrets is None else settings.http_secrets.get_secret_value().split(),
         timeout=settings.http_timeout,
         connection_timeout=settings.http_connection_timeout,
@@ -114,6 +114,14 @@ def http_options(settings: Settings) -> HttpOptions:
         tls_key=settings.http_tls_key,
         circuit_pause=settings.publisher_connect_retry_interval,
     )
+
+
+def http_endpoint(settings: Settings) -> Endpoint:
+    """Where requests go. Raises ConfigError for a URL or secret that cannot be used."""
+    options = http_options(settings)
+    from relay.brokers.http.endpoints import read_endpoint
+
+    return read_endpoint(options)
 
 
 def aws_options(settings: Settings) -> AwsOptions:

@@ -85,15 +85,15 @@ class DestinationKind:
     formats: tuple[str, ...] = ()
     """Values of MESSAGE_FORMAT that it can send, besides the contract's form."""
     url_optional: bool = False
-    """Whether a file of its own may stand for PUBLISHER_URL."""
+    """Whether HTTP_ENDPOINTS_FILE may stand for PUBLISHER_URL."""
     publisher: str = ""
     """``module:class``, made from the options."""
     build: Callable[[DestinationConfig], Publisher] | None = field(default=None, repr=False)
     """Makes the publisher of another package's destination; raises ConfigError."""
     check: str = ""
     """``module:function``, a ``Check``; empty where an event needs nothing that is made beforehand."""
-    check_connects: bool = False
-    """Whether ``check`` connects itself, so that no probe goes before it."""
+    answered: str = "connected and authenticated"
+    """What an answered probe has shown."""
     unreachable: str = ""
     """What to do when it does not answer, where its URL is no address."""
     hello: bytes = b""
@@ -219,8 +219,8 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             formats=_CLOUDEVENTS,
             url_optional=True,
             publisher="relay.brokers.http.publisher:HttpPublisher",
-            check="relay.brokers.http.check:check",
-            check_connects=True,
+            answered="connected; no request was sent",
+            unreachable="check the URL, the name, the network and HTTP_TLS_*; its events wait until it answers",
             hello=b"GET / HTTP/1.0\r\n\r\n",
             recognize=lambda answer: answer.startswith(b"HTTP/"),
         ),

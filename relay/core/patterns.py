@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 
@@ -19,3 +20,22 @@ def covers(earlier: str, later: str) -> bool:
     ``earlier`` can match one of ``later``.
     """
     return compile_pattern(earlier).fullmatch(later) is not None
+
+
+def never_used(noun: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A sentence for each row of patterns that match only what rows before it take, where that is certain."""
+    for index, own in enumerate(rows):
+        takers = [_taker(pattern, rows[:index]) for pattern in own]
+        numbers = sorted({number for number in takers if number is not None})
+        if own and None not in takers:
+            shown = f"{noun} {' and '.join(map(str, numbers))} take{'s' if len(numbers) == 1 else ''}"
+            yield (
+                f"{noun} {index + 1}: it is never used, because {shown} {', '.join(map(repr, own))} first; "
+                "move it before that, or remove it"
+            )
+
+
+def _taker(pattern: str, rows: Sequence[Sequence[str]]) -> int | None:
+    """The number of the first row that takes all that the pattern matches."""
+    taking = (number for number, row in enumerate(rows, 1) if any(one and covers(one, pattern) for one in row))
+    return next(taking, None) if pattern else None

@@ -322,7 +322,7 @@ class Publisher(Protocol):
     def destination_of(self, event: OutboxEvent) -> str:
         """The name of what this event needs, and what can fail on its own: one server of several. Empty for all of it.
 
-        Every event of a name is up or down with the others. Asks nobody, and may be called before ``open``.
+        Events of one name fail together. The publisher asks no server for it, and need not be open.
         """
 
     async def probe_destination(self, destination: str, timeout: float) -> None:

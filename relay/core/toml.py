@@ -32,6 +32,18 @@ def read_toml(path: str, variable: str, example: str) -> dict[str, Any]:
         raise ConfigError(f"{variable}: {path!r} cannot be read: {reason}; correct the path or its rights") from None
 
 
+def read_list(path: str, variable: str, key: str, noun: str, example: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """The tables of a file that is one list of them, and what is wrong with the list. Raises ConfigError as above."""
+    content = read_toml(path, variable, example)
+    problems = [f"{unknown_key(one, [key])} at the top of the file" for one in sorted(content.keys() - {key})]
+    tables = content.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        return [], [*problems, f"{key} is not a list of tables; {example}"]
+    if not tables and not problems:
+        problems.append(f"it holds no {noun}; {example}, or unset {variable}")
+    return tables, problems
+
+
 def unknown_key(key: str, known: Collection[str], otherwise: str = "") -> str:
     """The sentence about a key that is not known; without a similar one it says ``otherwise``, or what is known."""
     near = difflib.get_close_matches(key, known, 1)

@@ -129,7 +129,7 @@ class AwayDestinations:
             self._away[event_type] = _AwayType(
                 outcome, self._longer(self._interval), now + self._interval, now, in_part
             )
-            self._say(event_type, outcome.reason)
+            self._say(event_type, outcome)
             self._telemetry.away(sorted(self._away))
             return
         one.outcome = outcome
@@ -141,7 +141,7 @@ class AwayDestinations:
         one.hold = self._longer(one.hold)
         if now - one.said_at >= _REMIND_SECONDS:
             one.said_at = now
-            self._say(event_type, outcome.reason)
+            self._say(event_type, outcome)
 
     def acknowledged(self, event_types: Collection[str]) -> bool:
         """Events of these types were acknowledged; returns whether more may be claimed than before."""
@@ -160,20 +160,17 @@ class AwayDestinations:
         return min(2 * hold, max(LONGEST_HOLD, self._interval))
 
     def _forget(self, event_type: str, why: str) -> None:
-        del self._away[event_type]
+        one = self._away.pop(event_type)
         self._telemetry.away(sorted(self._away))
-        logger.info(
-            "events of type %s are claimed again: %s",
-            event_type,
-            why,
-            extra={"action": "destination_back", "event_type": event_type},
-        )
+        if not one.outcome.reported_as:
+            message = "events of type %s are claimed again: %s"
+            logger.info(message, event_type, why, extra={"action": "destination_back", "event_type": event_type})
 
     @staticmethod
-    def _say(event_type: str, reason: str) -> None:
+    def _say(event_type: str, outcome: Away) -> None:
+        if outcome.reported_as:  # the publisher says so itself, once for all types
+            return
+        message = "the destination of event type %s does not answer; its events wait and use no attempt: %s"
         logger.warning(
-            "the destination of event type %s does not answer; its events wait and use no attempt: %s",
-            event_type,
-            reason,
-            extra={"action": "destination_away", "event_type": event_type},
+            message, event_type, outcome.reason, extra={"action": "destination_away", "event_type": event_type}
         )

@@ -8,16 +8,13 @@ for each (``fanout``), but for those that have acknowledged it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from relay.core.event import OutboxEvent, RoutedEvent
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Resolution, Transient
 from relay.routing.drops import Drops
 from relay.routing.fanout import FanOut, acknowledged_names
-from relay.routing.rules import Dropped, Incomplete, Routes, Sent, SentToAll
-
-NO_NAME: Final = "ROUTE_INCOMPLETE"
-"""The code of an event without a header that its destination's name needs."""
+from relay.routing.rules import Dropped, Routes, Sent, SentToAll
 
 
 class Assignment(NamedTuple):
@@ -51,8 +48,8 @@ def assign(events: Sequence[OutboxEvent], routes: Routes, drops: Drops) -> Assig
             case Dropped(rule):
                 drops.add(event.event_type, rule)
                 resolved.append((event, Acknowledged({"dropped_by_route": rule.number})))
-            case Incomplete() as incomplete:
-                resolved.append((event, Transient(NO_NAME, f"{incomplete}; add the header, or correct ROUTES_FILE")))
+            case unsent:
+                resolved.append((event, Transient(unsent.code, str(unsent))))
     return assignment
 
 

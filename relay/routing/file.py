@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from relay.core.errors import ConfigError
-from relay.core.patterns import covers
-from relay.core.toml import read_toml, unknown_key
+from relay.core.patterns import never_used
+from relay.core.toml import read_list, unknown_key
 from relay.routing.rules import Rule, Target
 from relay.routing.template import Template, read_template
 
@@ -24,38 +24,16 @@ def read_routes(path: str, destinations: Sequence[str], tenant_header: str) -> l
 
     Raises ConfigError with every problem.
     """
-    content = read_toml(path, "ROUTES_FILE", _EXAMPLE)
-    problems = [
-        f"{key!r} is not known at the top of the file; {_EXAMPLE}" for key in sorted(content.keys() - {"route"})
-    ]
-    routes = content.get("route", [])
-    if not isinstance(routes, list) or not all(isinstance(route, dict) for route in routes):
-        problems.append(f"route is not a list of tables; {_EXAMPLE}")
-        routes = []
-    elif not routes and not problems:
-        problems.append(f"it holds no route; {_EXAMPLE}, or unset ROUTES_FILE")
+    routes, problems = read_list(path, "ROUTES_FILE", "route", "route", _EXAMPLE)
     rules = []
     for number, route in enumerate(routes, 1):
         reader = _RouteReader(number, route, destinations, tenant_header)
         rules.append(reader.rule())
         problems += [f"route {number}: {problem}" for problem in reader.problems]
-    problems += _unreachable(rules)
+    problems += never_used("route", [[rule.pattern] for rule in rules])
     if problems:
         raise ConfigError("\n".join(f"ROUTES_FILE: {path}: {problem}" for problem in problems))
     return rules
-
-
-def _unreachable(rules: Sequence[Rule]) -> list[str]:
-    """Routes behind one that matches all that they match, where that is certain."""
-    problems = []
-    for index, rule in enumerate(rules):
-        earlier = next((one for one in rules[:index] if one.pattern and covers(one.pattern, rule.pattern)), None)
-        if earlier is not None and rule.pattern:
-            problems.append(
-                f"route {rule.number}: it is never used, because route {earlier.number} matches {rule.pattern!r} "
-                "first; move it before that one, or remove it"
-            )
-    return problems
 
 
 class _RouteReader:

@@ -8,6 +8,8 @@ While it is away its events are ``Away``: they use no attempt, and the engine's 
 timeout or a cut connection is held while this destination is probed, since an answer of another one says nothing about
 it: no answer makes it ``Away``; an answer makes a timeout ``Transient``, and a cut is passed on to the engine.
 
+One that answers probes may take nothing all the same: its publisher then reports ``Away``, until an event is answered.
+
 What is offered is handed over by a task of its own, in order, so that a client which is full, or waits for its
 connection, holds up no other destination. How much may wait here is bounded by what the engine has in flight.
 """
@@ -37,6 +39,7 @@ from relay.core.outcome import (
     Withheld,
 )
 from relay.core.ports import Publisher
+from relay.core.telemetry import DestinationState
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +54,11 @@ class MemberOptions:
     """Between two probes of a destination that does not answer."""
     probe_timeout: float = 5.0
 
+    @property
+    def forget_blocked(self) -> float:
+        """How long no event may come back before one that is blocked counts as flowing: longer than a hold (away)."""
+        return 90.0 + 2 * self.retry_interval
+
 
 class Member:
     """A destination by its name. Everything runs in the event loop's thread."""
@@ -64,8 +72,13 @@ class Member:
         """Its name in reasons and in /readyz."""
         self.publisher = publisher
         self.options = options
+        self._back = {"action": "destination_back", "destination": name}
         self.reason = ""
         """Why it does not answer; empty while it does."""
+        self.blocked = ""
+        """Why it takes nothing although it answers; empty while it does."""
+        self._blocked_at = 0.0
+        """When an event came back for that last."""
         self._any_answers = any_answers
         self._acknowledged = 0
         self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink]] = deque()
@@ -139,17 +152,26 @@ class Member:
                 continue
             if isinstance(outcome, TimedOut | ConnectionCut):
                 self._undecided.append((event, outcome, sink))
-            elif isinstance(outcome, Unreachable):
-                if not (self._abandoned or self._failing):
-                    self._go_away(outcome.reason)
-                passed.append((event, self._no_answer()))
             else:
-                self._acknowledged += type(outcome) is Acknowledged
-                passed.append((event, outcome))
+                passed.append((event, self._learn(outcome)))
         if self._undecided and not self._abandoned:
             self._start(self._decide())
         if passed:
             sink(passed)
+
+    def _learn(self, outcome: Outcome) -> Outcome:
+        """What an outcome says of this destination, and what becomes of it for the engine."""
+        if isinstance(outcome, Unreachable):
+            if not (self._abandoned or self._failing):
+                self._go_away(outcome.reason)
+            return self._no_answer()
+        if isinstance(outcome, Away):
+            self._block(outcome.reason)
+            return Away(f"{self.title}: {outcome.reason}", self.title)
+        if self.blocked and not isinstance(outcome, Withheld):
+            self._block("")
+        self._acknowledged += type(outcome) is Acknowledged
+        return outcome
 
     def _no_answer(self) -> Outcome:
         """What becomes of an event that is released. Unreachable while no destination answers: then the engine stops
@@ -164,6 +186,23 @@ class Member:
 
     # Whether it answers.
 
+    @property
+    def state(self) -> DestinationState:
+        """The value of ``openoutbox_destination_state``."""
+        if self.reason:
+            return DestinationState.AWAY
+        return DestinationState.BLOCKED if self.blocked else DestinationState.FLOWING
+
+    def _block(self, reason: str) -> None:
+        """It takes nothing, or takes events again."""
+        was_blocked, self.blocked = self.blocked, reason
+        self._blocked_at = asyncio.get_running_loop().time()
+        if reason and not was_blocked:
+            message = "destination %s answers probes and takes no events: %s"
+            logger.error(message, self.name, reason, extra={"action": "destination_blocked", "destination": self.name})
+        elif was_blocked and not reason:
+            logger.info("destination %s takes events", self.name, extra=self._back)
+
     async def check(self, timeout: float) -> None:
         """Probe it. Raises BrokerUnreachable without an answer; it is away from then on."""
         async with self._probing:
@@ -177,13 +216,11 @@ class Member:
                     return  # the probe was only starved
                 self._go_away(reason)
                 raise BrokerUnreachable(reason) from None
+            if self.blocked and asyncio.get_running_loop().time() - self._blocked_at > self.options.forget_blocked:
+                self._block("")
             if self.reason:
                 self.reason = ""
-                logger.info(
-                    "destination %s answers",
-                    self.name,
-                    extra={"action": "named_destination_back", "destination": self.name},
-                )
+                logger.info("destination %s answers", self.name, extra=self._back)
 
     async def _decide(self) -> None:
         """Decide about timeouts and cuts by a probe of this destination."""
@@ -215,7 +252,7 @@ class Member:
             "destination %s cannot be reached: %s",
             self.name,
             self.reason,
-            extra={"action": "named_destination_away", "destination": self.name},
+            extra={"action": "destination_away", "destination": self.name},
         )
         self._start(self._knock())
 

@@ -5,6 +5,7 @@ What is decided for an event:
 - ``Sent``: where it goes. Without a matching rule: the default destination, under the event's type.
 - ``SentToAll``: the rule names several destinations, and the event goes to each of them (``fanout``).
 - ``Dropped``: it is not sent, because a rule says so.
+- ``Unmatched``: no rule matches it, and there is no default. It fails an attempt, too.
 - ``Incomplete``: the rule's name needs a header that the event does not have. Nothing is guessed: the event fails an
   attempt and is tried again, as for a destination that does not exist, so that the rules can be corrected meanwhile.
 """
@@ -84,11 +85,30 @@ class Incomplete(NamedTuple):
     rule: Rule
     header: str
 
+    @property
+    def code(self) -> str:
+        """What ``last_error`` begins with."""
+        return "ROUTE_INCOMPLETE"
+
     def __str__(self) -> str:
         names = " and ".join(target.to.text for target in self.rule.targets)
-        return (
-            f"route {self.rule.number} sends {self.rule.pattern} to {names}, and the event has no header {self.header}"
-        )
+        route = f"route {self.rule.number} sends {self.rule.pattern} to {names}"
+        return f"{route}, and the event has no header {self.header}; add the header, or correct ROUTES_FILE"
+
+
+class Unmatched(NamedTuple):
+    """No pattern takes the event, and there is no default."""
+
+    event_type: str
+    rule: Rule | None = None
+
+    @property
+    def code(self) -> str:
+        """What ``last_error`` begins with."""
+        return "NO_ENDPOINT"
+
+    def __str__(self) -> str:
+        return f"no pattern of HTTP_ENDPOINTS_FILE matches {self.event_type!r}, and PUBLISHER_URL is not set"
 
 
 class Undecided(NamedTuple):
@@ -97,17 +117,27 @@ class Undecided(NamedTuple):
     rule: Rule
 
 
-Decision = Sent | SentToAll | Dropped | Incomplete
+Decision = Sent | SentToAll | Dropped | Incomplete | Unmatched
 
 
 class Routes:
     """The rules, ROUTE_PREFIX and the default destination."""
 
-    def __init__(self, rules: Sequence[Rule] = (), prefix: str = "", default: str = "") -> None:
-        """``default`` is the destination of DESTINATIONS_FILE for events that no rule matches."""
+    def __init__(
+        self,
+        rules: Sequence[Rule] = (),
+        prefix: str = "",
+        default: str | None = "",
+        further: Mapping[str, Routes] | None = None,
+    ) -> None:
+        """``default`` is the destination of events that no rule matches; None where there is none.
+
+        ``further`` are the rules of a destination that stands for several: by the names that events have there.
+        """
         self._rules = [(compile_pattern(rule.pattern), rule) for rule in rules]
         self._prefix = prefix
         self._default = default
+        self._further = further or {}
         self._known: dict[str, Decision | Undecided] = {}
         """What is decided for each event type."""
         self.by_header = any(rule.headers for rule in rules)
@@ -136,7 +166,7 @@ class Routes:
         """Where events of this type go, as far as the type alone decides."""
         rule = next((rule for expression, rule in self._rules if expression.fullmatch(event_type)), None)
         if rule is None:
-            return Sent(self._default, self._prefix + event_type, None)
+            return self._place(self._default, event_type, None)
         if rule.to is None:
             return Dropped(rule)
         return Undecided(rule) if rule.headers else self._fill(rule, event_type, {})
@@ -147,5 +177,18 @@ class Routes:
             name = to.fill(event_type, headers)
             if isinstance(name, Missing):
                 return Incomplete(rule, name.header)
-            sent.append(Sent(via, self._prefix + name, rule))
+            placed = self._place(via or self._default, name, rule)
+            if isinstance(placed, Unmatched):
+                return placed
+            sent.append(placed)
         return sent[0] if len(sent) == 1 else SentToAll(tuple(sent), rule)
+
+    def _place(self, via: str | None, name: str, rule: Rule | None) -> Sent | Unmatched:
+        """The event at a destination; where that stands for several, at the one that takes the name."""
+        if via is None:
+            return Unmatched(name, rule)
+        sent = Sent(via, self._prefix + name, rule)
+        if via not in self._further:
+            return sent
+        inner = self._further[via].of_type(sent.name)
+        return inner._replace(rule=rule or inner.rule) if isinstance(inner, Sent) else Unmatched(sent.name, rule)

@@ -20,6 +20,8 @@ from relay.routing.member import Member, MemberOptions
 from relay.routing.rules import Routes
 
 _CLOSE_WITHIN = 1.9  # seconds
+_PROBED_TOGETHER = 16  # at each health check: hundreds of webhook endpoints are not connected to every few seconds
+_MOST_NAMED = 10  # in one reason
 
 
 class SeveralPublishers:
@@ -37,6 +39,10 @@ class SeveralPublishers:
             name: Member(name, publisher, options, self._any_answers) for name, publisher in publishers.items()
         }
         self._checks: set[asyncio.Task[None]] = set()
+        self._answering = ""
+        """The one that answered the last probe."""
+        self._turn = 0
+        """Whose turn it is to be probed."""
 
     def _any_answers(self) -> bool:
         return any(not member.reason for member in self.members.values())
@@ -52,7 +58,7 @@ class SeveralPublishers:
             try:
                 await member.publisher.open()
             except ConfigError as error:
-                raise ConfigError(f"DESTINATIONS_FILE: destination {member.name}: {error}") from error
+                raise ConfigError(f"{member.title}: {error}") from error
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event to its destination. Returns at once: each destination hands over in a task of its own."""
@@ -64,21 +70,37 @@ class SeveralPublishers:
             self.members[via].offer(sent, restored)
 
     async def probe(self, timeout: float) -> None:
-        """Probe all of them, and return with the first answer; the other probes go on and close their own gates."""
-        checks = {asyncio.ensure_future(member.check(timeout)): member for member in self.members.values()}
+        """Probe some of them, in turn, and all others when none of those answers; return with the first answer.
+
+        The other probes go on and close their own gates.
+        """
+        names = list(self.members)
+        turn = names[self._turn :] + names[: self._turn]
+        self._turn = (self._turn + _PROBED_TOGETHER) % len(names)
+        some = dict.fromkeys([*([self._answering] if self._answering else []), *turn[:_PROBED_TOGETHER]])
+        rest = [name for name in names if name not in some]
+        reasons: list[str] = []
+        for group in (list(some), rest):
+            if group and await self._first_answer(group, timeout / 2 if rest else timeout, reasons):
+                return
+        raise BrokerUnreachable("; ".join(reasons[:_MOST_NAMED]))
+
+    async def _first_answer(self, names: Sequence[str], timeout: float, reasons: list[str]) -> bool:
+        """Whether one of them answers; why the others do not is added to ``reasons``."""
+        checks = {asyncio.ensure_future(self.members[name].check(timeout)): name for name in names}
         self._checks.update(checks)
         for check in checks:
             check.add_done_callback(self._ended)
-        reasons: list[str] = []
         pending = set(checks)
         while pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for check in done:
                 error = check.exception()
                 if error is None:
-                    return
-                reasons.append(f"destination {checks[check].name}: {error}")
-        raise BrokerUnreachable("; ".join(reasons))
+                    self._answering = checks[check]
+                    return True
+                reasons.append(f"destination {checks[check]}: {error}")
+        return False
 
     def _ended(self, check: asyncio.Task[None]) -> None:
         self._checks.discard(check)
@@ -115,5 +137,6 @@ class SeveralPublishers:
         return SeveralPublishers(twins, self._routes, self._drops, self._options)
 
     def degraded(self) -> dict[str, str]:
-        """The destinations that do not answer, for /readyz."""
-        return {member.title: member.reason for member in self.members.values() if member.reason}
+        """The destinations that do not answer, or take nothing, for /readyz."""
+        found = ((member.title, member.reason or member.blocked) for member in self.members.values())
+        return {title: reason for title, reason in found if reason}

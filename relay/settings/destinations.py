@@ -81,8 +81,8 @@ class Http(VariableGroup):
 
     http_endpoints_file: Text | None = variable(
         None,
-        "TOML file that names an endpoint for each pattern of event types; `PUBLISHER_URL` takes the others (see "
-        "docs/reference/messages.md).",
+        "TOML file of webhook endpoints, each a destination of its event types; `PUBLISHER_URL` takes the others "
+        "(see docs/reference/messages.md).",
         shown="unset",
     )
     http_secrets: Secret | None = variable(
@@ -96,7 +96,7 @@ class Http(VariableGroup):
     http_connection_timeout: Duration = variable(
         "5s", "Longest wait for a connection: name, TCP and TLS handshake together."
     )
-    http_connections_per_host: Count = variable("8", "Maximum number of connections to one host.")
+    http_connections_per_host: Count = variable("8", "Maximum number of connections of one endpoint.")
     http_content_type: Text = variable("application/json", "Content-Type of every request.")
     http_allow_private: Flag = variable(
         "false",

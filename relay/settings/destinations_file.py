@@ -46,44 +46,46 @@ def read_destinations(settings: Settings) -> dict[str, Settings]:
     problems: list[str] = [] if content else [f"it holds no destination; {_EXAMPLE}"]
     read: dict[str, Settings] = {}
     for name, table in content.items():
-        try:
-            read[name] = _read(name, table, settings)
-        except ConfigError as error:
-            problems += [f"destination {name}: {line}" for line in str(error).splitlines()]
+        if not _NAME.fullmatch(name):
+            rule = "the name has at most 63 letters, digits, dots, hyphens and underscores, a letter first"
+            problems.append(f"destination {name}: {rule}")
+        elif not isinstance(table, dict):
+            problems.append(f"destination {name}: it is not a table; {_EXAMPLE}")
+        else:
+            one, wrong = read_destination(name, table, settings)
+            read |= {} if one is None else {name: one}
+            problems += [f"destination {name}: {problem}" for problem in wrong]
     if problems:
         raise ConfigError("\n".join(f"DESTINATIONS_FILE: {path}: {problem}" for problem in problems))
     return read
 
 
-def _read(name: str, table: object, settings: Settings) -> Settings:
-    """One destination. Raises ConfigError with its problems, one a line."""
-    if not _NAME.fullmatch(name):
-        raise ConfigError("the name has at most 63 letters, digits, dots, hyphens and underscores, a letter first")
-    if not isinstance(table, dict):
-        raise ConfigError(f"it is not a table; {_EXAMPLE}")
+def read_destination(
+    name: str, table: Mapping[str, Any], settings: Settings, keys: Mapping[str, str] = _KEYS
+) -> tuple[Settings | None, list[str]]:
+    """One destination, and its problems. ``keys`` are those of the file that are not a variable in small letters."""
     problems: list[str] = []
-    values = _variables(table, problems)
-    if not values.keys() & _KEYS.values() and not problems:
-        problems.append(f"it has neither url nor type; {_EXAMPLE}")
-    if problems:
-        raise ConfigError("\n".join(problems))
+    values = _variables(table, keys, problems)
+    if not values.keys() & _KEYS.values():
+        return None, problems or [f"it has neither url nor type; {_EXAMPLE}"]
     given = {name for variable in values for name in (variable, variable.removesuffix("_FILE")) if name in NAMES}
     try:
         own = Settings.from_env(values, only=given | set(_KEYS.values()))
+        _check_type(values, own.publisher_type)
     except ConfigError as error:
-        raise ConfigError(_with_keys(str(error))) from None
-    _check_type(values, own.publisher_type)
+        return None, [*problems, *_with_keys(str(error), keys).splitlines()]
     changed: dict[str, Any] = {variable.lower(): getattr(own, variable.lower()) for variable in given}
     changed |= {"publisher_url": own.publisher_url, "publisher_type": own.publisher_type, "publisher_name": name}
     changed |= {"of_others": own.of_others}
     changed |= {"route_prefix": "", "routes_file": None, "destinations_file": None}
     one = settings.model_copy(update=changed)
-    if issues := rules.about(rules.problems, one, ("STORAGE_URL",)):  # of which some commands know nothing
-        raise ConfigError(_with_keys("\n".join(issues)))
+    issues = rules.about(rules.problems, one, ("STORAGE_URL",))  # of which some commands know nothing
+    if problems or issues:
+        return None, [*problems, *(_with_keys(text, keys) for text in issues)]
     of_all = {"CLOUDEVENTS_SOURCE"} - given  # set for all destinations: it may serve another one
     said = (*own.warnings, *settings.warnings)
     warnings = (*own.warnings, *(text for text in rules.about(rules.cautions, one, of_all) if text not in said))
-    return one.model_copy(update={"warnings": tuple(_with_keys(text) for text in warnings)})
+    return one.model_copy(update={"warnings": tuple(_with_keys(text, keys) for text in warnings)}), []
 
 
 def _check_type(values: Mapping[str, str], kind: str) -> None:
@@ -96,15 +98,15 @@ def _check_type(values: Mapping[str, str], kind: str) -> None:
         raise ConfigError(f"{', '.join(foreign)}: not of the type {kind}; remove it, or correct the type")
 
 
-def _variables(table: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
+def _variables(table: Mapping[str, Any], keys: Mapping[str, str], problems: list[str]) -> dict[str, str]:
     """The values by the names of the variables that they stand for."""
     values: dict[str, str] = {}
     for key, value in table.items():
         small = key.lower()
-        variable = _KEYS.get(small) or (small.upper() if small in _OPTIONS or _of_others(small) else "")
+        variable = keys.get(small) or (small.upper() if small in _OPTIONS or _of_others(small) else "")
         if not variable:
-            known = [*_KEYS, *sorted(_OPTIONS)]
-            problems.append(unknown_key(key, known, "write type, url, url_file or a variable of the type"))
+            known = [*keys, *sorted(_OPTIONS)]
+            problems.append(unknown_key(key, known, f"write {', '.join(keys)} or a variable of the type"))
         elif variable in values:
             problems.append(f"{key!r} is there twice, in upper and lower case; keep one of them")
         elif isinstance(value, bool):
@@ -121,8 +123,8 @@ def _of_others(key: str) -> bool:
     return any(key.upper().startswith(kind.prefixes) for kind in kinds.of_others()[0].values())
 
 
-def _with_keys(text: str) -> str:
+def _with_keys(text: str, keys: Mapping[str, str]) -> str:
     """An error in the words of the file."""
-    for key, variable in sorted(_KEYS.items(), reverse=True):  # url_file before url
+    for key, variable in sorted(keys.items(), reverse=True):  # url_file before url
         text = re.sub(rf"\b{variable}\b", key, text)
     return text

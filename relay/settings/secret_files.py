@@ -15,6 +15,8 @@ OF_THE_CONSOLE = frozenset({"API_TOKEN", "CONSOLE_SECRET", "CONSOLE_OIDC_CLIENT_
 """Secrets that the console alone uses: the relay leaves their files closed, which its user may not be able to read."""
 BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "HTTP_SECRETS", "DELIVERY_LOG_URL", *sorted(OF_THE_CONSOLE))
 """The variables that may come from a file."""
+_LISTS = ("HTTP_SECRETS",)
+"""Those with several values, which may stand on lines of their own."""
 
 
 def merged(layers: Sequence[Mapping[str, str]], names: Collection[str], problems: list[str]) -> dict[str, str]:
@@ -48,7 +50,8 @@ def from_files(
         if path is None or name not in names or name in values:
             continue
         try:
-            read[name] = _content(path, "the URL" if name.endswith("_URL") else "the secret")
+            content = _content(path, "the URL" if name.endswith("_URL") else "the secret")
+            read[name] = " ".join(content.split()) if name in _LISTS else _one_line(content)
         except ValueError as problem:
             problems.append(f"{name}_FILE: {path!r} {problem}")
             failed.add(name)
@@ -66,6 +69,11 @@ def _content(path: str, kind: str) -> str:
         raise ValueError(f"cannot be read: {reason}") from None
     if not text:
         raise ValueError(f"is empty; it must hold {kind}")
+    return text
+
+
+def _one_line(text: str) -> str:
+    """Raise ValueError for a text of several lines."""
     if len(text.splitlines()) > 1:
-        raise ValueError(f"holds more than one line; it must hold {kind} alone")
+        raise ValueError("holds more than one line; it must hold the value alone")
     return text

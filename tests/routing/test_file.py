@@ -108,7 +108,7 @@ def test_every_problem_is_reported_with_its_route(tmp_path: Path) -> None:
     """
     found = problems(tmp_path, text)
     assert [one.partition(";")[0] for one in found] == [
-        "'rout' is not known at the top of the file",
+        "'rout' is not known",
         "route 1: type is missing or not a string",
         "route 2: to: {typ} is not known",
         "route 3: it has neither to nor drop",

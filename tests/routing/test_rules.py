@@ -67,7 +67,8 @@ def test_a_name_is_made_of_type_tenant_and_headers_and_the_prefix_stands_before_
 def test_without_a_header_that_its_name_needs_an_event_has_no_destination(headers: dict[str, str]) -> None:
     decision = decided(Routes([rule("*", "{header:region}.{type}")]), "orders", **headers)
     assert isinstance(decision, Incomplete)
-    assert str(decision) == "route 1 sends * to {header:region}.{type}, and the event has no header region"
+    why = "route 1 sends * to {header:region}.{type}, and the event has no header region"
+    assert str(decision) == f"{why}; add the header, or correct ROUTES_FILE"
 
 
 def test_headers_that_are_no_object_are_no_headers() -> None:

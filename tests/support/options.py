@@ -50,7 +50,7 @@ def rabbit_options(url: str, **changes: Any) -> RabbitOptions:
     return replace(publishers.rabbit_options(_for_broker("rabbitmq", "amqp://host")), url=url, **changes)
 
 
-def http_options(url: str | None, **changes: Any) -> HttpOptions:
+def http_options(url: str, **changes: Any) -> HttpOptions:
     """For a receiver on loopback, unless ``allow_private`` says otherwise."""
     defaults = publishers.http_options(_for_broker("http", "https://host/"))
     return replace(defaults, url=url, **({"allow_private": True} | changes))

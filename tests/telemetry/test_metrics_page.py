@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from relay.app.delivery_log import readings as log_readings
 from relay.app.destinations import Destinations
 from relay.app.subscriptions import readings as subscription_readings
+from relay.core.telemetry import DestinationState
 from relay.eventstore.prometheus import PrometheusMeter
 from relay.eventstore.states import SubscriptionState
 from relay.routing.drops import Drops
@@ -46,7 +47,7 @@ def destinations() -> Iterable[Reading]:
     drops.counts["user.signup"] += 1
     parts: Any = built
     parts._plan, parts._drops = SimpleNamespace(routes=Routes([])), drops
-    parts._several = SimpleNamespace(members={"cache": SimpleNamespace(reason="")})
+    parts._several = SimpleNamespace(members={"cache": SimpleNamespace(state=DestinationState.FLOWING)})
     engine = (reading for reading in _measured().read() if reading[0].section is Section.DESTINATIONS)
     return [*built.read(""), *engine]
 

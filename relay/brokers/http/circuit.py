@@ -1,6 +1,6 @@
-"""A circuit for each host: after several failures in a row nothing is sent there for a while, then one event is.
+"""A circuit for each endpoint: after several requests without an answer nothing is sent there for a while, then one.
 
-Closed, everything passes. Open, nothing does: an event for that host is ``Away`` at once and costs no connection. After
+Closed, everything passes. Open, nothing does: an event is ``Away`` at once and costs no connection. After
 the pause it is half-open: one event passes at a time. An answer closes the circuit, a failure opens it again.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 FAILURES: Final = 5
-"""Connections refused, handshakes failed and answers missing, in a row, that open a circuit."""
+"""Answers missing and connections cut, in a row, that open a circuit."""
 
 
 class Circuit:
-    """The state for one host. ``clock`` is monotonic, in seconds."""
+    """The state for one endpoint. ``clock`` is monotonic, in seconds."""
 
     def __init__(self, pause: float, clock: Callable[[], float]) -> None:
         self._pause = pause
@@ -39,7 +39,7 @@ class Circuit:
         self._in_a_row, self._opened_at = 0, None
 
     def failed(self, reason: str) -> None:
-        """The host could not be reached, or has not answered."""
+        """The host has not answered."""
         self._in_a_row += 1
         if self.half_open or self._in_a_row >= FAILURES:
             self._opened_at, self.reason = self._clock(), reason

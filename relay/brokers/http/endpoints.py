@@ -1,14 +1,9 @@
-"""Which endpoint takes the events of a type: PUBLISHER_URL, or a row of the table in HTTP_ENDPOINTS_FILE.
-
-The first row with a pattern that matches takes the event; PUBLISHER_URL takes the others, where it is set.
-``endpoints_file`` reads the table.
-"""
+"""An endpoint: where requests go, and how they are signed."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -18,14 +13,13 @@ from relay.brokers.http.options import HttpOptions
 from relay.brokers.http.origin import Origin
 from relay.brokers.http.signing import Signer
 from relay.core.errors import ConfigError
-from relay.core.patterns import compile_pattern
 
 _PORTS: Final = {"http": 80, "https": 443}
 _SHAPE: Final = (
     "write https://host/path, and percent-encode special characters (a blank is %20; in a login @ is %40, / is %2F)"
 )
 _VISIBLE: Final = re.compile(r"[!-~]+")
-_MOST_KNOWN: Final = 10_000  # event types whose endpoint is remembered
+_CONTENT_TYPE: Final = re.compile(r"[!#$&^_.+\-0-9A-Za-z]+/[!#$&^_.+\-0-9A-Za-z]+(?:;[ !-~]*[!-~])?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,55 +32,22 @@ class Endpoint:
     authorization: str | None = field(repr=False)
     """The value of Authorization; None without a login in the URL."""
     signer: Signer = field(repr=False)
-    timeout: float
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointRow:
-    """One entry of the table."""
-
-    patterns: Sequence[str]
-    endpoint: Endpoint
-
-
-class EndpointTable:
-    """All endpoints; ``match`` finds that of an event type."""
-
-    def __init__(self, rows: Sequence[EndpointRow], default: Endpoint | None) -> None:
-        self._rows = rows
-        self._default = default
-        self._known: dict[str, Endpoint | None] = {}
 
     @property
-    def origins(self) -> list[Origin]:
-        """Each host once."""
-        endpoints = [row.endpoint for row in self._rows] + ([self._default] if self._default else [])
-        return list(dict.fromkeys(endpoint.origin for endpoint in endpoints))
-
-    @property
-    def receivers(self) -> list[str]:
-        """Each endpoint's host and path, without query and login."""
-        endpoints = [row.endpoint for row in self._rows] + ([self._default] if self._default else [])
-        return sorted({f"{one.origin}{one.target.partition('?')[0]}" for one in endpoints})
-
-    def match(self, event_type: str) -> Endpoint | None:
-        """The endpoint of an event type; None where none takes it."""
-        if event_type not in self._known:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[event_type] = self._find(event_type)
-        return self._known[event_type]
-
-    def _find(self, event_type: str) -> Endpoint | None:
-        for row in self._rows:
-            if any(compile_pattern(pattern).fullmatch(event_type) for pattern in row.patterns):
-                return row.endpoint
-        return self._default
+    def receiver(self) -> str:
+        """Host and path, without query and login."""
+        return f"{self.origin}{self.target.partition('?')[0]}"
 
 
-def make_endpoint(url: str, signer: Signer, timeout: float, where: str, options: HttpOptions) -> Endpoint:
-    """Raise ConfigError for a URL that is none. No message shows a part of a URL that is wrong: it may hold a login."""
-    url = url.strip()
+def read_endpoint(options: HttpOptions) -> Endpoint:
+    """The endpoint of the options. Raises ConfigError, which names the variable.
+
+    No message shows a secret, or a part of a URL that is wrong: it may hold a login.
+    """
+    if not _CONTENT_TYPE.fullmatch(options.content_type):
+        raise ConfigError(f"HTTP_CONTENT_TYPE: {options.content_type!r} is not a media type; write application/json")
+    signer, where = Signer(options.secrets, "HTTP_SECRETS"), "PUBLISHER_URL"
+    url = options.url.strip()
     try:
         parts = urlsplit(url)
         port, host = parts.port, (parts.hostname or "").encode("idna").decode()
@@ -101,4 +62,4 @@ def make_endpoint(url: str, signer: Signer, timeout: float, where: str, options:
         text = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         login = f"Basic {base64.b64encode(text.encode()).decode()}"
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Endpoint(Origin(parts.scheme, host, port or _PORTS[parts.scheme]), target, login, signer, timeout)
+    return Endpoint(Origin(parts.scheme, host, port or _PORTS[parts.scheme]), target, login, signer)

@@ -1,11 +1,12 @@
-"""One host: its connections, the events that wait for one, and what is under way. Used by the publisher of webhooks.
+"""One endpoint: its connections, the events that wait for one, and what is under way.
 
-Events of one partition key to one endpoint are sent one after the other, each once the one before has its outcome, so
-they arrive in order while nothing fails. All others share the connections, ``connections_per_host`` at most.
+Events of one partition key are sent one after the other, each once the one before has its outcome, so they arrive in
+order while nothing fails. All others share the connections, ``connections_per_host`` at most.
 
 ``_held`` alone says what has no outcome: the code that removes an entry resolves its event, so an event is resolved at
-most once. When the host cannot be connected to, everything that waits for it is taken down at once: otherwise each
-event would wait for a connection of its own.
+most once. When the host cannot be connected to, everything that waits for it is ``Unreachable`` at once: otherwise each
+event would wait for a connection of its own. One that takes connections and gives no answers, several times in a row,
+is ``Away`` until a single event gets an answer (``circuit``).
 """
 
 from __future__ import annotations
@@ -13,16 +14,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.http.circuit import Circuit
 from relay.brokers.http.connecting import check, connect
 from relay.brokers.http.endpoints import Endpoint
 from relay.brokers.http.errors import BadAnswer, Cut, NoAnswer, outcome_of
-from relay.brokers.http.options import ClientTls, HttpOptions
-from relay.brokers.http.origin import Origin
+from relay.brokers.http.options import HttpOptions, client_tls
 from relay.brokers.http.request import request_of
 from relay.brokers.http.session import HttpSession
 from relay.core.errors import BrokerUnreachable, ConfigError
@@ -32,32 +31,18 @@ _LONGEST_IDLE: Final = 30.0  # seconds after which a session is not used again: 
 _TRIES: Final = 3  # connections for one request that the server has not looked at
 
 
-class Job(NamedTuple):
-    """An event on its way to an endpoint of this host."""
-
-    entry: Entry
-    endpoint: Endpoint
-
-    @property
-    def ordered_key(self) -> tuple[int, str] | None:
-        """What it must not overtake; None for an event without a key."""
-        key = self.entry[0].partition_key
-        return None if key is None else (id(self.endpoint), key)
-
-
 class Host:
-    """See the module's text. ``sole`` is the publisher's only host: its being away is the broker's."""
+    """See the module's text."""
 
-    def __init__(self, origin: Origin, options: HttpOptions, tls: ClientTls, *, sole: bool) -> None:
-        self.origin = origin
+    def __init__(self, endpoint: Endpoint, options: HttpOptions) -> None:
+        self.origin = endpoint.origin
+        self._endpoint = endpoint
         self._options = options
-        self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._away: Callable[[str], Outcome] = Unreachable if sole else Away
-        self._circuit = None if sole else Circuit(options.circuit_pause, self._loop.time)
-        self._held: dict[int, Job] = {}
-        self._ready: deque[Job] = deque()
-        self._key_queues: dict[tuple[int, str], deque[Job]] = {}
+        self._circuit = Circuit(options.circuit_pause, self._loop.time)
+        self._held: dict[int, Entry] = {}
+        self._ready: deque[Entry] = deque()
+        self._key_queues: dict[str, deque[Entry]] = {}
         """What waits behind the event of a key that is under way or ready."""
         self._workers: set[asyncio.Task[None]] = set()
         self._sessions: list[HttpSession] = []
@@ -65,20 +50,19 @@ class Host:
 
     # What the publisher calls
 
-    def add(self, entry: Entry, endpoint: Endpoint) -> None:
+    def add(self, entry: Entry) -> None:
         """Take an event; ``pump`` sends it."""
-        job = Job(entry, endpoint)
-        if self._circuit is not None and self._circuit.open:
+        if self._circuit.open:
             self._answer(entry, Away(self._circuit.reason))
             return
-        self._held[id(job)] = job
-        if (key := job.ordered_key) is None:
-            self._ready.append(job)
+        self._held[id(entry)] = entry
+        if (key := entry[0].partition_key) is None:
+            self._ready.append(entry)
         elif key in self._key_queues:
-            self._key_queues[key].append(job)
+            self._key_queues[key].append(entry)
         else:
             self._key_queues[key] = deque()
-            self._ready.append(job)
+            self._ready.append(entry)
 
     def pump(self) -> None:
         """Begin as many requests as there may be at a time."""
@@ -87,9 +71,7 @@ class Host:
 
     def _most(self) -> int:
         """How many requests there may be at a time: one while the circuit is half-open."""
-        if self._circuit is not None and self._circuit.half_open:
-            return 1
-        return self._options.connections_per_host
+        return 1 if self._circuit.half_open else self._options.connections_per_host
 
     async def check(self, timeout: float) -> None:
         """Connect, with the TLS handshake, and send nothing. Raises BrokerUnreachable."""
@@ -113,105 +95,73 @@ class Host:
     async def _work(self) -> None:
         try:
             while self._ready and len(self._workers) <= self._most():
-                job = self._ready.popleft()
+                entry = self._ready.popleft()
                 try:
-                    outcome = await self._send(job)
+                    outcome = await self._send(entry)
                 except Exception as error:  # noqa: BLE001 - whatever a library raises is about this request
                     outcome = Transient(type(error).__name__, f"{self.origin}: {error}")
-                self._finish(job, outcome)
+                self._finish(entry, outcome)
         finally:
             # In the same turn in which nothing was ready: a later one would let pump count this worker, and start none.
             self._workers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
-    def _finish(self, job: Job, outcome: Outcome) -> None:
-        if self._held.pop(id(job), None) is not None:
-            self._answer(job.entry, outcome)
-        if (key := job.ordered_key) is not None and (waiting := self._key_queues.get(key)) is not None:
+    def _finish(self, entry: Entry, outcome: Outcome) -> None:
+        if self._held.pop(id(entry), None) is not None:
+            self._answer(entry, outcome)
+        if (key := entry[0].partition_key) is not None and (waiting := self._key_queues.get(key)) is not None:
             if waiting:
                 self._ready.append(waiting.popleft())
             else:
                 del self._key_queues[key]
 
-    async def _send(self, job: Job) -> Outcome:
+    async def _send(self, entry: Entry) -> Outcome:
         cut = ""
         for attempt in range(_TRIES):
             try:
                 session = (None if attempt else self._idle_session()) or await self._open()
-            except BrokerUnreachable as error:
-                return self._is_away(str(error))
+            except BrokerUnreachable as error:  # what waits for a connection gets none either
+                self._take_down(self._waiting(), Unreachable(str(error)))
+                return Unreachable(str(error))
             try:
-                request = request_of(job.entry[0], job.endpoint, self._options)
-                answer = await session.post(request, job.endpoint.timeout)
+                request = request_of(entry[0], self._endpoint, self._options)
+                answer = await session.post(request, self._options.timeout)
             except Cut as error:
                 cut = str(error)
                 if error.resend and attempt + 1 < _TRIES:
                     continue
                 break
-            except NoAnswer as error:
-                return await self._no_answer(str(error))
+            except NoAnswer as error:  # a timeout alone decides nothing: who called publish probes
+                return TimedOut("NO_ANSWER", self._has_failed(str(error)))
             except BadAnswer as error:
                 self._has_answered()
                 return Transient("BAD_ANSWER", f"{self.origin}: {error}")
             self._has_answered()
             return outcome_of(answer, str(self.origin))
-        return await self._was_cut(cut)
+        return ConnectionCut(self._has_failed(cut))
 
     def _has_answered(self) -> None:
-        if self._circuit is not None:
-            self._circuit.worked()
-            self.pump()
+        self._circuit.worked()
+        self.pump()
 
-    def _has_failed(self, reason: str) -> None:
-        """Note a failure of one of several hosts; when that opens the circuit, what waits is away."""
-        if self._circuit is not None:
-            self._circuit.failed(reason)
-            if self._circuit.open:
-                self._take_down(self._waiting(), Away(reason))
-
-    async def _no_answer(self, reason: str) -> Outcome:
-        """A timeout alone decides nothing. The engine asks the only host, and this method asks one of several."""
+    def _has_failed(self, reason: str) -> str:
+        """Note that there was no answer, and return the reason with the host; an open circuit takes down what waits."""
         text = f"{self.origin}: {reason}"
-        if self._circuit is None:
-            return TimedOut("NO_ANSWER", text)
-        if (refusal := await self._refusal()) is not None:
-            return self._is_away(refusal)
-        self._has_failed(text)
-        return Transient("NO_ANSWER", text)
+        self._circuit.failed(text)
+        if self._circuit.open:
+            self._take_down(self._waiting(), Away(text))
+        return text
 
-    async def _was_cut(self, reason: str) -> Outcome:
-        text = f"{self.origin}: {reason}"
-        if self._circuit is not None:
-            if (refusal := await self._refusal()) is not None:
-                return self._is_away(refusal)
-            self._has_failed(text)
-        return ConnectionCut(text)
-
-    async def _refusal(self) -> str | None:
-        """Why the host does not take a connection; None when it does."""
-        try:
-            await self.check(self._options.connection_timeout)
-        except BrokerUnreachable as error:
-            return str(error)
-        return None
-
-    def _is_away(self, reason: str) -> Outcome:
-        """No connection: what waits for one is away too."""
-        self._has_failed(reason)
-        outcome = self._away(reason)
-        self._take_down(self._waiting(), outcome)
-        return outcome
-
-    def _waiting(self) -> list[Job]:
+    def _waiting(self) -> list[Entry]:
         """What is not under way."""
-        return [*self._ready, *(job for queue in self._key_queues.values() for job in queue)]
+        return [*self._ready, *(entry for queue in self._key_queues.values() for entry in queue)]
 
-    def _take_down(self, jobs: list[Job], outcome: Outcome) -> None:
+    def _take_down(self, entries: list[Entry], outcome: Outcome) -> None:
         self._ready.clear()
-        for job in jobs:
-            if self._held.pop(id(job), None) is not None:
-                self._answer(job.entry, outcome)
+        for entry in entries:
+            if self._held.pop(id(entry), None) is not None:
+                self._answer(entry, outcome)
         # Of a key whose first event is under way the rest is gone; its queue goes with that event.
-        under_way = {job.ordered_key for job in self._held.values()}
+        under_way = {entry[0].partition_key for entry in self._held.values()}
         self._key_queues = {key: deque() for key in self._key_queues if key in under_way}
 
     # Sessions
@@ -238,7 +188,7 @@ class Host:
         if self.origin.scheme != "https":
             return None
         try:
-            return self._tls.context()
+            return client_tls(self._options)
         except ConfigError as error:
             raise BrokerUnreachable(str(error)) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -21,17 +22,15 @@ class HttpOptions:
 
     message_format: MessageFormat | None
     """None for the contract's own."""
-    url: str | None = field(repr=False)
-    """Where events go that the table names no endpoint for; None for none."""
-    endpoints_file: str | None
-    """The table (``relay.brokers.http.endpoints``); None for none."""
+    url: str = field(repr=False)
     secrets: Sequence[str] = field(repr=False)
-    """What requests to ``url`` are signed with."""
+    """What requests are signed with."""
     timeout: float
     """From a request to its answer."""
     connection_timeout: float
     """For a connection, with the name's resolution and the TLS handshake."""
     connections_per_host: int
+    """Of this endpoint."""
     content_type: str
     allow_private: bool
     """Whether requests may go to addresses that are not public."""
@@ -39,27 +38,25 @@ class HttpOptions:
     tls_cert: str | None
     tls_key: str | None
     circuit_pause: float
-    """For how long a host that failed several times in a row gets no request."""
+    """For how long an endpoint that has given no answer several times in a row gets no request."""
 
 
-class ClientTls:
-    """The TLS context; made again when one of the files has changed, as mounted certificates do."""
+def client_tls(options: HttpOptions) -> ssl.SSLContext:
+    """The context for the current content of the files, which mounted certificates change; all endpoints share it.
 
-    def __init__(self, options: HttpOptions) -> None:
-        self._files = {name: path for name in _FILES if (path := getattr(options, name))}
-        self._context: ssl.SSLContext | None = None
-        self._marks: list[tuple[int, int]] = []
+    Raises ConfigError with variable and path for a file that cannot be used.
+    """
+    files = tuple((name, path) for name in _FILES if (path := getattr(options, name)))
+    if options.tls_key and not options.tls_cert:
+        raise ConfigError("HTTP_TLS_KEY is set, and HTTP_TLS_CERT is not: set both, or neither")
+    return _context(files, tuple(_mark(path) for _, path in files))
 
-    def context(self) -> ssl.SSLContext:
-        """Read what has changed. Raises ConfigError with variable and path for a file that cannot be used."""
-        if "tls_key" in self._files and "tls_cert" not in self._files:
-            raise ConfigError("HTTP_TLS_KEY is set, and HTTP_TLS_CERT is not: set both, or neither")
-        marks = [_mark(path) for path in self._files.values()]
-        if self._context is None or marks != self._marks:
-            context = client_context(self._files, _FILES)
-            context.set_alpn_protocols(["http/1.1"])
-            self._context, self._marks = context, marks
-        return self._context
+
+@lru_cache(maxsize=16)
+def _context(files: tuple[tuple[str, str], ...], _marks: tuple[tuple[int, int], ...]) -> ssl.SSLContext:
+    context = client_context(dict(files), _FILES)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def _mark(path: str) -> tuple[int, int]:

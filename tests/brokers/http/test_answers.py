@@ -95,7 +95,6 @@ async def test_a_request_that_cannot_be_written_costs_its_connection() -> None:
         await publisher.open()
         for outcome in await outcomes(publisher, [make_event("a", b"") for _ in range(5)]):
             assert isinstance(outcome, Transient)
-        [host] = publisher._hosts.values()
-        usable = [one for one in host._sessions if not one.closed]
+        usable = [one for one in publisher._host._sessions if not one.closed]
         await publisher.close()
         assert not usable

@@ -1,4 +1,4 @@
-"""What only webhooks do: statuses, signatures on the wire, hosts that fail apart, circuits, addresses, connections."""
+"""What only webhooks do: statuses, signatures on the wire, circuits, addresses, connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
 
 import pytest
 from standardwebhooks.webhooks import Webhook
@@ -37,7 +36,7 @@ def new_type() -> str:
 
 
 @asynccontextmanager
-async def opened(url: str | None, **changes: object) -> AsyncIterator[HttpPublisher]:
+async def opened(url: str, **changes: object) -> AsyncIterator[HttpPublisher]:
     """A publisher that is open."""
     publisher = HttpPublisher(http_options(url, **changes))
     await publisher.open()
@@ -64,13 +63,6 @@ async def outcomes(publisher: HttpPublisher, events: list[OutboxEvent]) -> list[
     sink = Collector()
     await publisher.publish(events, sink)
     return await sink.outcomes(events)
-
-
-def write_table(path: Path, **urls: str) -> str:
-    """A table of one endpoint for each type."""
-    rows = [f'[[endpoints]]\nevents = "{event_type}"\nurl = "{url}"\n' for event_type, url in urls.items()]
-    path.write_text("\n".join(rows))
-    return str(path)
 
 
 @contextmanager
@@ -136,13 +128,10 @@ async def test_events_of_a_key_arrive_in_order_over_many_connections(
 async def test_an_event_that_comes_as_the_last_worker_ends_is_sent(server: WebhookServer) -> None:
     """It is offered in the turn in which the only worker has found nothing more to do."""
     async with opened(server.url, connections_per_host=1) as publisher:
-        [host] = publisher._hosts.values()
-        first, second, later = make_event(new_type()), make_event(new_type()), Collector()
+        host, first, second, later = publisher._host, make_event(new_type()), make_event(new_type()), Collector()
 
         def offer_second(_: object) -> None:
-            endpoint = publisher._table.match(second.event_type)
-            assert endpoint is not None
-            host.add((second, later), endpoint)
+            host.add((second, later))
             host.pump()
 
         await publisher.publish([first], offer_second)
@@ -184,65 +173,22 @@ async def test_one_that_is_down_is_unreachable_for_the_whole_publisher() -> None
     assert outcome == Unreachable(str(error.value))
 
 
-async def test_a_host_that_is_down_holds_back_only_its_own_events(server: WebhookServer, tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t", down=f"http://127.0.0.1:{free_port()}/", up=server.url)
-    async with opened(None, endpoints_file=table) as publisher:
-        events = [make_event("down" if n % 2 else "up") for n in range(20)]
-        found = await outcomes(publisher, events)
-        assert found[::2] == [Acknowledged()] * 10
-        assert {type(outcome) for outcome in found[1::2]} == {Away}
-        await publisher.probe(patience())  # one host that answers is enough
-
-
-async def test_a_host_that_hangs_holds_back_only_its_own_events(
-    server: WebhookServer, own_webhooks: WebhookServer, tmp_path: Path
+async def test_one_that_takes_connections_and_answers_nothing_is_away_until_an_event_is_answered(
+    own_webhooks: WebhookServer,
 ) -> None:
-    table = write_table(tmp_path / "t", hanging=own_webhooks.url, up=server.url)
-    async with opened(None, endpoints_file=table, timeout=0.4) as publisher:
+    async with opened(own_webhooks.url, timeout=0.3, circuit_pause=0.2) as publisher:
         with suspended(own_webhooks):
-            hanging, sink = [make_event("hanging") for _ in range(4)], Collector()
-            await publisher.publish(hanging, sink)
-            events = [make_event("up") for _ in range(20)]
-            assert await outcomes(publisher, events) == [Acknowledged()] * 20
-            # The kernel takes connections for it: the host answers, so these are failed attempts.
-            assert {type(one) for one in await sink.outcomes(hanging)} == {Transient}
-            more = [make_event("hanging") for _ in range(FAILURES)]
-            await outcomes(publisher, more)
-            [later] = await outcomes(publisher, [make_event("hanging")])
-            assert isinstance(later, Away), "its circuit is open"
-
-
-async def test_a_circuit_closes_when_the_host_answers_again(
-    server: WebhookServer, own_webhooks: WebhookServer, tmp_path: Path
-) -> None:
-    table = write_table(tmp_path / "t", comes=own_webhooks.url, up=server.url)
-    async with opened(None, endpoints_file=table, circuit_pause=0.2) as publisher:
-        own_webhooks.stop()
-        for _ in range(FAILURES):
-            assert isinstance((await outcomes(publisher, [make_event("comes")]))[0], Away)
-        own_webhooks.start()
+            found = await outcomes(publisher, [make_event("a") for _ in range(50)])
+            assert {type(one) for one in found} == {TimedOut, Away}
+            assert sum(isinstance(one, TimedOut) for one in found) < 2 * FAILURES + 8, "those under way at most"
+            [later] = await outcomes(publisher, [make_event("a")])
+            assert isinstance(later, Away), "nothing is sent"
 
         async def acknowledged() -> bool:
-            return (await outcomes(publisher, [make_event("comes")]))[0] == Acknowledged()
+            return (await outcomes(publisher, [make_event("a")]))[0] == Acknowledged()
 
         await wait_until_async(acknowledged, what="the circuit to close")
-        assert await outcomes(publisher, [make_event("comes") for _ in range(9)]) == [Acknowledged()] * 9
-
-
-async def test_when_no_host_answers_the_probe_fails(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t", a=f"http://127.0.0.1:{free_port()}/", b=f"http://localhost:{free_port()}/")
-    async with opened(None, endpoints_file=table) as publisher:
-        with pytest.raises(BrokerUnreachable, match="none of the 2 hosts answers: "):
-            await publisher.probe(patience())
-
-
-async def test_a_type_without_an_endpoint_is_transient(server: WebhookServer, tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t", known=server.url)
-    async with opened(None, endpoints_file=table) as publisher:
-        unknown, known = await outcomes(publisher, [make_event("unknown"), make_event("known")])
-    assert isinstance(unknown, Transient)
-    assert unknown.code == "NO_ENDPOINT"
-    assert known == Acknowledged()
+        assert await outcomes(publisher, [make_event("a") for _ in range(9)]) == [Acknowledged()] * 9
 
 
 async def test_a_name_that_leads_to_a_private_address_gets_no_request(server: WebhookServer) -> None:
@@ -289,7 +235,7 @@ async def test_an_abandoned_request_reaches_the_receiver_no_more(own_webhooks: W
         events, sink = [make_event("large", bytes(30_000_000)) for _ in range(3)], Collector()
         with suspended(own_webhooks):
             await publisher.publish(events, sink)
-            [host] = publisher._hosts.values()
+            host = publisher._host
             await eventually(lambda: host._sessions and not host._sessions[0].idle)
             await publisher.abandon("the broker hangs")
             assert await sink.outcomes(events) == [Unreachable("the broker hangs")] * 3
