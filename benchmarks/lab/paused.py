@@ -42,7 +42,7 @@ def _fill(url: str, *parts: tuple[str, int, int]) -> None:
         connection.execute("VACUUM ANALYZE openoutbox_events")
 
 
-def _storage(url: str) -> PostgresOutbox:
+def storage_on(url: str) -> PostgresOutbox:
     return PostgresOutbox(
         PostgresOptions(
             url=url,
@@ -74,7 +74,7 @@ async def _look(storage: PostgresOutbox) -> None:
 
 
 async def _measure(plain_url: str, paused_url: str, claims: int, target: PauseTarget) -> dict[str, list[float]]:
-    plain, paused = _storage(plain_url), _storage(paused_url)
+    plain, paused = storage_on(plain_url), storage_on(paused_url)
     times: dict[str, list[float]] = {"first": [], "plain": [], "paused": []}
     await _claim(plain)
     paused.paused.set([Pause(target, None, "benchmark", "", datetime.now(UTC))])

@@ -1,9 +1,11 @@
 """Whether claims are guarded: those that are slow without the guard may have been planned wrongly.
 
 The guard is two settings before the claim, in its round trip and transaction (``sql/outbox/claim.sql:guard``). At every
-claim it would cost small ones a fifth of the relay's processor time. A busy machine or disk makes a claim slow, too, so
-one such claim says nothing: two in a row are guarded against, for ``_TIMES`` as long as the second took. Then claims go
-without again; if the planner is still wrong, slow ones take a twenty-fifth of the time.
+claim it would cost small ones a fifth of the relay's processor time. While a walk over dead entries is not cheap, every
+claim has it (``PostgresOutbox``): where the planner believes that nothing waits, as after most vacuums, it takes an
+index that knows no head. Else a busy machine or disk makes a claim slow, too, so one such claim says nothing: two in a
+row are guarded against, for ``_TIMES`` as long as the second took. Then claims go without again; if the planner is
+still wrong, slow ones take a twenty-fifth of the time.
 
 Used by ``PostgresOutbox`` for the statements that walk the queue's index. It waits for nothing and does not fail.
 """

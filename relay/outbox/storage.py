@@ -347,7 +347,7 @@ class PostgresOutbox:
         self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None
     ) -> None:
         """Run it; with the guard before it, in one round trip and one transaction, where it was slow without."""
-        guarded = self._guard.on
+        guarded = self._guard.on or not self.paused.head.walk_is_cheap  # dead entries: another index costs all of them
         stepping = bool(self.paused.tags) and self.paused.head.ahead().first == BEFORE_ALL
         began = time.monotonic()
         try:

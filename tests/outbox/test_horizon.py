@@ -13,10 +13,13 @@ from relay.outbox.admin.check import check_storage
 from relay.outbox.admin.overview import read_overview
 from relay.outbox.head import Head
 from relay.outbox.horizon import HorizonReader
+from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import DeadlineConnection, Generation
 from relay.postgres.sql import TableName
 from relay.postgres.url import connection_parameters
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.options import storage_options
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 
@@ -120,3 +123,34 @@ def test_the_console_reads_the_holder_with_its_overview(outbox: Outbox, dump: ps
     assert holder is not None
     assert (holder.name, holder.application) == (str(dump.info.backend_pid), "pg_dump")
     assert holder.transactions >= 1000
+
+
+SCANS = """
+SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE relname = 'openoutbox_events' AND idx_scan > 0
+"""
+
+
+async def test_claims_walk_from_the_head_where_statistics_say_that_nothing_waits(
+    outbox: Outbox, dump: psycopg.Connection
+) -> None:
+    """Any other index of what waits leads over all that was delivered since the horizon is held."""
+    outbox.insert([Row("t")] * 20_000)
+    with outbox.database.connect() as owner:
+        owner.execute("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
+        owner.execute("VACUUM ANALYZE openoutbox_events")
+        storage = PostgresOutbox(storage_options(outbox.relay_url, "relay"))
+        await storage.open()
+        while storage.paused.head.walk_is_cheap:
+            await storage.look()
+        owner.execute("SELECT pg_stat_reset()")
+        assert (await storage.claim(10, 1 << 30)).events == []
+        outbox.insert([Row("t")] * 3)
+        assert len((await storage.claim(10, 1 << 30)).events) == 3
+        await storage.close()
+
+        def scanned() -> set[str]:
+            return {index for index, _ in owner.execute(SCANS)}
+
+        wait_until(lambda: "idx_openoutbox_processing_queue" in scanned(), what="the statistics of the claims")
+        assert not any("metrics" in index for index in scanned())
+    dump.rollback()

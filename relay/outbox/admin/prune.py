@@ -29,6 +29,7 @@ COUNT_MOST: Final = 5_000_000
 """Where a dry run stops counting: a second or two of reading an index."""
 
 _REST: Final = 4  # while events wait, times as long as the batch before took
+_LOOK_SHARE: Final = 20  # times as long as a look for waiting events took, until the next one
 _LONGEST_REST: Final = 1.0  # seconds; then the caller may stop the prune, and sees that it still runs
 _DOING: Final = "pruning"
 _RIGHTS: Final = "SELECT, DELETE, UPDATE (updated_at)"
@@ -147,7 +148,7 @@ def _prune_kind(
     refusals: BulkRefusals,
 ) -> Pruned:
     before = _before(done, kind)
-    place = _Place()
+    place, waiting = _Place(), _Waiting(connection, table)
     size = most
     while True:
         began = time.monotonic()
@@ -164,7 +165,7 @@ def _prune_kind(
         if chosen < size:
             return done
         size = next_size(size, most, seconds)
-        if _events_wait(connection, table):
+        if waiting.now():
             rest = seconds * _REST
             while rest > 0:
                 time.sleep(min(rest, _LONGEST_REST))
@@ -221,9 +222,26 @@ def _prune_batch(
     return count, count + len(kept_ids)
 
 
-def _events_wait(connection: Connection, table: TableName) -> bool:
-    """Whether an event is due, so that a relay wants what the database can do."""
-    with connection.transaction():
-        connection.execute(statement("outbox/claim:guard"))
-        [(age,)] = rows(connection, "outbox/backlog:oldest_due_age", table, EVERYWHERE)
-    return bool(age > 0)
+class _Waiting:
+    """Whether an event is due, so that a relay wants what the database can do.
+
+    Where dead entries make that slow to see, it is looked at for a twentieth of the time, and stands meanwhile.
+    """
+
+    def __init__(self, connection: Connection, table: TableName) -> None:
+        self._connection = connection
+        self._table = table
+        self._look_at = float("-inf")
+        self._waits = False
+
+    def now(self) -> bool:
+        """By the last look."""
+        began = time.monotonic()
+        if began >= self._look_at:
+            with self._connection.transaction():
+                self._connection.execute(statement("outbox/claim:guard"))
+                [(age,)] = rows(self._connection, "outbox/backlog:oldest_due_age", self._table, EVERYWHERE)
+            self._waits = bool(age > 0)
+            ended = time.monotonic()
+            self._look_at = ended + (ended - began) * _LOOK_SHARE
+        return self._waits

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
 
 from relay.core.errors import SchemaError, StorageBusy
+from relay.outbox.admin.connection import Connection, rows
 from relay.outbox.admin.prune import Pruned, PruneOptions, preview, prune
 from relay.outbox.head import EVERYWHERE
 from relay.postgres.sql import TableName, statement
@@ -94,6 +97,23 @@ def test_it_stands_back_while_events_wait(outbox: Outbox, due: bool, monkeypatch
     assert prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0, 10)).delivered == 30
     assert len(rests) == (3 if due else 0)
     assert all(rest > 0 for rest in rests)
+
+
+def test_a_look_for_waiting_events_that_is_slow_is_rare(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_aged(outbox, "DELIVERED", 30)
+    now, looks = 0.0, []
+
+    def timed(connection: Connection, path: str, *rest: Any) -> list[tuple[Any, ...]]:
+        nonlocal now
+        look = path == "outbox/backlog:oldest_due_age"
+        now += 0.5 if look else 1.0
+        looks.extend([now] if look else [])
+        return rows(connection, path, *rest)
+
+    monkeypatch.setattr("relay.outbox.admin.prune.rows", timed)
+    monkeypatch.setattr("relay.outbox.admin.prune.time", SimpleNamespace(monotonic=lambda: now, sleep=time.sleep))
+    assert prune(outbox.pruner_url, TABLE, PruneOptions(60.0, 60.0, 1)).delivered == 30
+    assert [round(later - earlier, 3) for earlier, later in pairwise(looks)] == [10.5, 10.5]
 
 
 def test_rows_of_any_time_do_not_end_it(outbox: Outbox) -> None:
