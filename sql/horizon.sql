@@ -55,6 +55,6 @@ LEFT JOIN (
     FROM pg_replication_slots AS slot
     WHERE slot.xmin IS NOT NULL
     -- A transaction that writes is in the snapshots of those that read beside it, and holds the horizon with them.
-    ORDER BY transactions DESC, reads, since
+    ORDER BY transactions DESC, reads ASC, since ASC
     LIMIT 1
 ) AS holder ON TRUE;
