@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink
+from relay.core.upkeep import Upkeep
 from relay.core.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -134,16 +135,6 @@ class Backlog(NamedTuple):
             "oldest_due_age_sec": round(self.oldest_due_age, 3),
             "dead_count": self.dead,
         }
-
-
-class Upkeep(NamedTuple):
-    """How far behind the table's upkeep is; seconds."""
-
-    oldest_delivered_age: float | None
-    """Since the oldest DELIVERED row was delivered, 0.0 when there is none: older than retained, prune does not run.
-    None when it was not read in time."""
-    horizon_held: float
-    """For which vacuum could not remove dead rows, 0.0 when it can."""
 
 
 class Rest(NamedTuple):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Protocol
 
-from relay.core.ports import Backlog, Upkeep
+from relay.core.ports import Backlog
+from relay.core.upkeep import Upkeep
 
 
 class RelayState(IntEnum):

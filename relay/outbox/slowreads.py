@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, LiteralString
 
 from relay.core.errors import StorageTimeout
-from relay.core.ports import Backlog, Rest, Upkeep
+from relay.core.ports import Backlog, Rest
+from relay.core.upkeep import Upkeep
 from relay.outbox.horizon import HorizonReader
 from relay.outbox.modewatch import ModeWatch
 from relay.outbox.options import PostgresOptions

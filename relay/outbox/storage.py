@@ -1,12 +1,12 @@
 """The outbox in PostgreSQL: ``relay.core.ports.OutboxStorage`` over any table that meets the contract.
 
-The daemon (``relay.app.run``) wires it and the engine calls it. It needs SELECT on the table and UPDATE
-on eight of its columns (with ON_DELIVERED=delete also DELETE, with the extension fan-out also UPDATE on its column), no
-other right. It holds four connections: one claims, one settles and renews, one keeps house
-(reap, ping, pauses, the list of relays), and one reads what may be slow (the backlog, the lag, looking behind the head
-of claims), so that none of them waits for another. A ping that would have to wait for the housekeeping goes
-over a fifth one, made for it and closed after it: a server that hangs keeps every statement waiting up to its deadline,
-and must be found out sooner. All times are those of the database.
+The daemon (``relay.app.run``) wires it and the engine calls it. It needs SELECT on the table and UPDATE on eight of its
+columns (with ON_DELIVERED=delete also DELETE, with the extension fan-out also UPDATE on its column), no other right. It
+holds four connections: one claims, one settles and renews, one keeps house (reap, ping, pauses, the list of relays),
+and one reads what may be slow (the backlog, the lag, looking behind the head of claims), so that none of them waits for
+another. A ping that would have to wait for the housekeeping goes over a fifth one, made for it and closed after it: a
+server that hangs keeps every statement waiting up to its deadline, and must be found out sooner. All times are those of
+the database.
 
 When things fail: a statement either commits or changes nothing; errors are those of the port. The commit of a claim
 does not wait for the disk, every other one does. After a failover, or when a server turns read-only, every connection
@@ -30,7 +30,8 @@ from relay.core.blame import kept
 from relay.core.clock import steady_seconds
 from relay.core.errors import SchemaError, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
-from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
+from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
+from relay.core.upkeep import Upkeep
 from relay.outbox.extensions import pauses_of, relays_of
 from relay.outbox.guard import ClaimGuard
 from relay.outbox.head import BEFORE_ALL, ClaimSpan
@@ -290,9 +291,8 @@ class PostgresOutbox:
 
     async def _due_first(self, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> EventId | None:
         """The row that a claim with a limit of 1 leases."""
-        span = self.paused.head.span()
-        left_out = {"excluded": id_array(excluded), "without": list(without), **self.paused.parameters()}
-        parameters = {"limit": 1, **left_out, **span.parameters()}
+        span, left_out = self.paused.head.span(), {"excluded": id_array(excluded), "without": list(without)}
+        parameters = {"limit": 1, **left_out, **self.paused.parameters(), **span.parameters()}
         query = self._sql("outbox/claim:first_due", *self.paused.tags)
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:

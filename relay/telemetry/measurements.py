@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from relay.core.ports import Backlog, Upkeep
+from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState
 from relay.core.tracecontext import TraceContext
+from relay.core.upkeep import Upkeep
 from relay.telemetry import catalogue as metrics
 from relay.telemetry.histogram import LATENCY_BOUNDS, SIZE_BOUNDS, ExemplarValue, Histogram
 from relay.telemetry.providers import Reading, Sample, by_label, single

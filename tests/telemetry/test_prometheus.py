@@ -9,9 +9,10 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from relay.core.ports import Backlog, Upkeep
+from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState, Telemetry
 from relay.core.tracecontext import TraceContext
+from relay.core.upkeep import Upkeep
 from relay.telemetry.catalogue import CATALOGUE, DESTINATION_AWAY, Section
 from relay.telemetry.histogram import Histogram
 from relay.telemetry.measurements import Measurements

@@ -20,7 +20,8 @@ from relay.core.backoff import RetryPolicy
 from relay.core.errors import RowRefused
 from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
 from relay.core.pause import Pause
-from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
+from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
+from relay.core.upkeep import Upkeep
 from relay.outbox.options import KeyOrder
 from tests.support.options import retry_policy
 

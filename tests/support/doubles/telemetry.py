@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from relay.core.ports import Backlog, Upkeep
+from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState
+from relay.core.upkeep import Upkeep
 
 
 class MemoryTelemetry:

@@ -15,7 +15,8 @@ from typing import Any
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, Status
-from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
+from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
+from relay.core.upkeep import Upkeep
 from relay.outbox.head import BEFORE_ALL
 from relay.outbox.options import KeyOrder
 from relay.outbox.payloads import Appetite, PayloadReader
