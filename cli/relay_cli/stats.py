@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from dataclasses import dataclass
@@ -25,9 +26,16 @@ if TYPE_CHECKING:
 
 app = single_command()
 
+_REST = 4  # times as long as a reading took, until the next one: it may be slow where a horizon is held
+
 Watch = Annotated[
     float | None,
-    typer.Option("--watch", metavar="DURATION", parser=pause, help="Read again at this interval, until Ctrl-C."),
+    typer.Option(
+        "--watch",
+        metavar="DURATION",
+        parser=pause,
+        help="Read again at this interval, or at four times what a reading takes, until Ctrl-C.",
+    ),
 ]
 
 
@@ -55,11 +63,13 @@ def command(
     url, name = outbox_of(context, storage_url, table)
     try:
         with operating(url, name, "reading the backlog") as connection:
-            _show(_read(connection, name), as_json=as_json, again=False)
-            while watch is not None:
+            for again in itertools.chain([False], itertools.repeat(True)):
+                began = time.monotonic()
+                _show(_read(connection, name), as_json=as_json, again=again)
+                if watch is None:
+                    break
                 sys.stdout.flush()
-                time.sleep(watch)
-                _show(_read(connection, name), as_json=as_json, again=True)
+                time.sleep(max(watch, (time.monotonic() - began) * _REST))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
