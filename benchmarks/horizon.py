@@ -4,16 +4,16 @@ Two runs stand side by side: in one of them a transaction of another session kee
 first delivery to the end, as a dump, a report or a forgotten BEGIN does, so that vacuum removes nothing. Each run is a
 drain of ``--events`` by a relay with the null publisher; then, with ``--seconds``, ``--rate`` events a second, one a
 transaction, on top of ``--dead`` dead entries. Cells differ in ON_DELIVERED and ORDERING, and a bare loop of SKIP
-LOCKED on one connection is the yardstick. Runs are interleaved. Printed are the pace of the whole drain and of its last
+LOCKED on one connection is the yardstick. Runs are interleaved: free and held in turn, the other one first in the next
+round. Printed are the pace of the whole drain and of its last
 fifth, claims by the relay's own histogram, how long an event is stored, PostgreSQL's CPU an event, and the ratio of
-held to free.
+held to free. ``python -m benchmarks.report`` draws the picture, from --json docs/design/performance/horizon.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 import statistics
 import sys
@@ -22,13 +22,14 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psycopg
 
 from benchmarks.filling import hide, show
 from benchmarks.floor import claim_and_settle
+from benchmarks.horizon_table import Cell, pace_from, table
 from benchmarks.measured import Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
@@ -50,7 +51,7 @@ VALUES (gen_random_uuid(), 'event', 'key-' || n % 1000, decode(rpad(md5(n::text)
 RETURNING event_id
 """
 _DEAD = (
-    _FILL,
+    _FILL.replace("rpad(md5(n::text), 1024, md5(n::text))", "'00'"),
     "UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'before', locked_at = NOW()",
     "UPDATE openoutbox_events SET status = 'DELIVERED', locked_by = NULL, locked_at = NULL, delivered_at = NOW()",
 )
@@ -61,26 +62,6 @@ _SAMPLE = 0.1  # seconds between two looks at the relay's counter
 _APART = 0.00002  # seconds between two events of a backlog
 _LONGEST = 3600.0  # seconds of one drain
 _LINE = re.compile(rb"^(openoutbox_\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One run."""
-
-    what: str
-    on_delivered: str
-    ordering: str
-    held: bool
-    pace: float
-    pace_at_the_end: float
-    claim_p50: float = float("nan")
-    """Milliseconds, as the other times."""
-    claim_p99: float = float("nan")
-    stored_p50: float = float("nan")
-    stored_p99: float = float("nan")
-    postgres_microseconds: float = float("nan")
-    curve: list[tuple[float, float]] = field(default_factory=list)
-    """Seconds, and events delivered by then."""
 
 
 class Metrics:
@@ -184,8 +165,8 @@ def _drain(servers: Servers, plan: Plan, count: int, apart: float) -> Cell:
         on_delivered=plan.on_delivered,
         ordering=plan.ordering,
         held=plan.held,
-        pace=_pace(curve, 0.0),
-        pace_at_the_end=_pace(curve, 0.8),
+        pace=pace_from(curve, 0.0),
+        pace_at_the_end=pace_from(curve, 0.8),
         claim_p50=_quantile(*claims, 0.5),
         claim_p99=_quantile(*claims, 0.99),
         postgres_microseconds=postgres / count * 1e6,
@@ -207,13 +188,6 @@ def _watch(relay: RelayProcess, count: int) -> list[tuple[float, float]]:
     raise TimeoutError(f"{count} events were not delivered within {_LONGEST:g} s")
 
 
-def _pace(curve: list[tuple[float, float]], share: float) -> float:
-    """Events a second, from that share of all events on."""
-    total = curve[-1][1]
-    since, first = next(point for point in curve if point[1] >= share * total)
-    return (total - first) / (curve[-1][0] - since) if curve[-1][0] > since else float("nan")
-
-
 def _floor(servers: Servers, count: int, batch: int, apart: float, *, held: bool) -> Cell:
     """The bare loop of SKIP LOCKED."""
     plan = Plan(on_delivered="keep", ordering="none", held=held, batch=batch)
@@ -230,8 +204,8 @@ def _floor(servers: Servers, count: int, batch: int, apart: float, *, held: bool
         on_delivered="keep",
         ordering="none",
         held=held,
-        pace=_pace(curve, 0.0),
-        pace_at_the_end=_pace(curve, 0.8),
+        pace=pace_from(curve, 0.0),
+        pace_at_the_end=pace_from(curve, 0.8),
         claim_p50=statistics.median(times) * 1000,
         claim_p99=statistics.quantiles(times, n=100)[98] * 1000,
         postgres_microseconds=cpu / count * 1e6,
@@ -299,52 +273,24 @@ def _write(url: str, rate: float, seconds: float) -> None:
         writer.join()
 
 
-def _plans(options: argparse.Namespace) -> Iterator[Plan]:
+def _plans(options: argparse.Namespace, sides: tuple[bool, bool]) -> Iterator[Plan]:
     for ordering in options.orderings:
         for on_delivered in options.modes:
-            for held in (False, True):
+            for held in sides:
                 yield Plan(on_delivered=on_delivered, ordering=ordering, held=held, batch=options.batch)
 
 
 def _cells(servers: Servers, options: argparse.Namespace) -> Iterator[Cell]:
-    for _ in range(options.rounds):
+    for number in range(options.rounds):
+        sides = (False, True) if number % 2 == 0 else (True, False)
         if options.events:
-            for plan in _plans(options):
+            for plan in _plans(options, sides):
                 yield _drain(servers, plan, options.events, _APART)
-            for held in (False, True) if options.floor else ():
+            for held in sides if options.floor else ():
                 yield _floor(servers, options.events, options.batch, _APART, held=held)
         if options.seconds:
-            for plan in _plans(options):
+            for plan in _plans(options, sides):
                 yield _steady(servers, plan, options)
-
-
-def table(cells: list[Cell]) -> str:
-    """Medians of the rounds, free and held side by side."""
-    groups: dict[tuple[str, str, str], dict[bool, list[Cell]]] = {}
-    for cell in cells:
-        sides = groups.setdefault((cell.what, cell.on_delivered, cell.ordering), {False: [], True: []})
-        sides[cell.held].append(cell)
-    names = ("pace", "pace_at_the_end", "claim_p50", "claim_p99", "stored_p50", "stored_p99", "postgres_microseconds")
-    lines = [
-        "| | events/s | at the end | claim p50, ms | p99 | stored p50, ms | p99 | PostgreSQL, us an event |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for group, sides in groups.items():
-        row = [", ".join(group)]
-        for name in names:
-            free, held = (_median(sides[side], name) for side in (False, True))
-            known = not math.isnan(free + held)
-            row.append(f"{_figure(free)} / {_figure(held)} ({held / free:.2f})" if known else "-")
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines)
-
-
-def _median(cells: list[Cell], name: str) -> float:
-    return statistics.median([getattr(one, name) for one in cells] or [math.nan])
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def _line(cell: Cell) -> str:

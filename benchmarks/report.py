@@ -1,8 +1,8 @@
 """Write docs/design/performance.md's tables and plots from what was measured: ``python -m benchmarks.report``.
 
-It reads ``docs/design/performance/{drain,latency,wakeup,scaling,growth,peers}.json``, which the benchmarks write with
-``--json``, and replaces what is between the markers of ``docs/design/performance.md``. A file that is missing leaves
-its part as it is.
+It reads ``docs/design/performance/{drain,latency,wakeup,scaling,growth,horizon,peers}.json``, which the benchmarks
+write with ``--json``, and replaces what is between the markers of ``docs/design/performance.md``. A file that is
+missing leaves its part as it is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from benchmarks.disturbance import MOST_OTHERS, MOST_STEAL
 from benchmarks.drain_table import table
 from benchmarks.growth_table import Growth, draw_relays, draw_rows, estimate, knees
 from benchmarks.growth_table import table as growth_table
+from benchmarks.horizon_table import Cell as HorizonCell
+from benchmarks.horizon_table import draw_drain, draw_steady
+from benchmarks.horizon_table import table as horizon_table
 from benchmarks.latency import Latency
 from benchmarks.latency import table as latency_table
 from benchmarks.measured import Cell, load
@@ -155,6 +158,18 @@ def _growth(figures: dict[str, Any]) -> str:
     return "\n\n".join([ran_on.rstrip(), growth_table(cells), picture, knees(cells), estimate(cells)]) + "\n"
 
 
+def _horizon(figures: dict[str, Any]) -> str:
+    cells = [HorizonCell(**cell) for cell in figures["cells"]]
+    steady = any(cell.what == "steady" for cell in cells)
+    figure, axes = plt.subplots(1, 1 + steady, figsize=(9, 3.5) if steady else (7, 3), squeeze=False)
+    draw_drain(cells, axes[0][0])
+    if steady:
+        draw_steady(cells, axes[0][1])
+    _save(figure, "horizon")
+    picture = "![The pace beside a held horizon](performance/horizon.svg)"
+    return f"{_ran_on(figures)}\n{horizon_table(cells)}\n\n{picture}\n"
+
+
 def _peers(figures: dict[str, Any]) -> str:
     runs = figures["runs"]
     return f"{_ran_on(figures)}{_beside(runs)}\n{peers_table([PeerRun(**run) for run in runs])}\n"
@@ -206,6 +221,7 @@ _PARTS = {
     "wakeup": _wakeup,
     "scaling": _scaling,
     "growth": _growth,
+    "horizon": _horizon,
     "peers": _peers,
 }
 

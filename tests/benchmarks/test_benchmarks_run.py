@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib import pyplot as plt
 
 from benchmarks.console import PAGES
 from benchmarks.deliverylog import QUESTIONS
+from benchmarks.horizon_table import Cell, draw_drain, draw_steady, table
 from relay.localservers.daemon import python_path
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
@@ -200,6 +202,32 @@ def test_vacuuming(tmp_path: Path) -> None:
     assert all(point["claim"] > 0 for one in figures["ageing"] for point in one["points"])
     assert "tuning" in [one["name"] for one in figures["parameters"]]
     assert all(one["events_per_second"] > 0 for one in figures["parameters"])
+
+
+def test_horizon(tmp_path: Path) -> None:
+    sizes = ["--events=3000", "--dead=1000", "--seconds=1", "--rate=100", "--modes=keep", "--orderings=none"]
+    figures = run("horizon", tmp_path / "h.json", *sizes)
+    cells = [Cell(**cell) for cell in figures["cells"]]
+    assert [(one.what, one.held) for one in cells] == [
+        (what, held) for what in ("drain", "SKIP LOCKED", "steady") for held in (False, True)
+    ]
+    assert all(one.pace > 0 and one.claim_p99 >= one.claim_p50 > 0 for one in cells)
+    assert table(cells).count("\n| ") == 3
+    figure, (left, right) = plt.subplots(1, 2)
+    draw_drain(cells, left)
+    draw_steady(cells, right)
+    assert [line.get_label() for line in left.get_lines()] == [
+        f"{name}, {side}" for name in ("relay", "bare loop of SKIP LOCKED") for side in ("free", "held")
+    ]
+    assert all(height > 0 for line in left.get_lines() for height in line.get_ydata())
+    assert len(right.patches) == 4
+    plt.close(figure)
+
+
+def test_heldreads() -> None:
+    lines = printed("lab.heldreads", "--rows=2000", "--pruned=200").splitlines()
+    assert len(lines) == 20
+    assert all(float(cell.replace(",", "")) > 0 for line in lines[2:] for cell in line.split("|")[2:4])
 
 
 def test_console(tmp_path: Path) -> None:
