@@ -87,7 +87,7 @@ def draw_drain(cells: Sequence[Cell], axes: Any) -> None:  # noqa: ANN401  # mat
     axes.set_ylim(bottom=0)
     axes.set_xlabel("events delivered before")
     axes.set_ylabel("events/s")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def draw_steady(cells: Sequence[Cell], axes: Any) -> None:  # noqa: ANN401  # matplotlib's axes
