@@ -14,6 +14,22 @@ SELECT SET_CONFIG('jit', 'off', TRUE);
 -- The isolation level of a transaction that names none. Touches no table. Parameters: none. Result: the level.
 SELECT CURRENT_SETTING('default_transaction_isolation');
 
+-- name: prepared
+-- The same; and where no pooler stands between, so that the process of the protocol's key data answers: statements of this
+-- session are planned once, for all parameters. Statements with the tag prepared undo all of it for their transaction.
+-- A plan that is kept must be right whatever the statistics become: tag walk, for claims, is outbox/claim:guard, and tag
+-- ordered, for those in order per key, session:jit_off. Touches no table.
+-- Parameters: process. Result: the level, and what was set; NULL behind a pooler.
+SELECT
+    CURRENT_SETTING('default_transaction_isolation') AS level,
+    CASE
+        WHEN PG_BACKEND_PID() = %(process)s::bigint
+            THEN
+                SET_CONFIG('plan_cache_mode', 'force_generic_plan', FALSE)
+                || SET_CONFIG('enable_sort', 'off', FALSE) --? walk
+                || SET_CONFIG('jit', 'off', FALSE) --? walk|ordered
+    END AS settings;
+
 -- name: clock
 -- The database's clock. Touches no table. Result: the time.
 SELECT NOW();

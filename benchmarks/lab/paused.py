@@ -24,6 +24,7 @@ from relay.core.backoff import RetryPolicy
 from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.outbox.options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
+from relay.postgres.prepared import Preparation
 from relay.postgres.sql import TableName
 
 _FILL = """
@@ -53,6 +54,7 @@ def storage_on(url: str) -> PostgresOutbox:
             key_order=None,
             delete_delivered=False,
             fan_out=False,
+            prepared=Preparation.OFF,
         )
     )
 

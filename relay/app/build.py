@@ -17,6 +17,7 @@ from relay.engine.options import EngineOptions
 from relay.outbox.options import LONGEST_STATEMENT, KeyOrder, PostgresOptions
 from relay.outbox.replays import OutboxReplays
 from relay.outbox.wakeup import OutboxWakeUps
+from relay.postgres.prepared import Preparation
 from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def storage_options(settings: Settings, *, fan_out: bool = False) -> PostgresOpt
         statement_timeout=min(LONGEST_STATEMENT, settings.lease_timeout / 2),
         delete_delivered=settings.on_delivered == "delete",
         fan_out=fan_out,
+        prepared=Preparation(settings.storage_prepared),
     )
 
 

@@ -1,7 +1,8 @@
 """Whether claims are guarded: those that are slow without the guard may have been planned wrongly.
 
 The guard is two settings before the claim, in its round trip and transaction (``sql/outbox/claim.sql:guard``). At every
-claim it would cost small ones a fifth of the relay's processor time. While a walk over dead entries is not cheap, every
+claim it would cost small ones a fifth of the relay's processor time. A session that plans its claims once is guarded
+from its begin on (``relay.postgres.prepared``). Elsewhere, while a walk over dead entries is not cheap, every
 claim has it (``PostgresOutbox``): where the planner believes that nothing waits, as after most vacuums, it takes an
 index that knows no head. Else a busy machine or disk makes a claim slow, too, so one such claim says nothing: two in a
 row are guarded against, for ``_TIMES`` as long as the second took. Then claims go without again; if the planner is

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from relay.core.backoff import RetryPolicy
+from relay.postgres.prepared import Preparation
 from relay.postgres.sql import TableName
 
 LONGEST_STATEMENT: Final = 15.0
@@ -50,6 +51,8 @@ class PostgresOptions:
     """ON_DELIVERED=delete: a delivered event's row is deleted, not kept as DELIVERED."""
     fan_out: bool
     """Routes send events to several destinations each, for which the extension ``fan-out`` is wanted."""
+    prepared: Preparation
+    """STORAGE_PREPARED: whether claims, settles and renewals are prepared on the server."""
     statement_timeout: float = LONGEST_STATEMENT
     """A statement without an answer for that long is cancelled, then its connection is cut; 2 s more at most."""
     ping_timeout: float = 3.0

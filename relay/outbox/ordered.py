@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final, LiteralString
 
+from psycopg.types.numeric import Int8
+
 from relay.core.event import EventId
 from relay.outbox.head import ClaimSpan
 from relay.outbox.options import KeyOrder, PostgresOptions
@@ -24,6 +26,7 @@ from relay.outbox.paused import PausedRows
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection
 from relay.postgres.pipeline import one_transaction
+from relay.postgres.prepared import plans_once, tags_of
 from relay.postgres.sql import TableName, statement
 
 LONGEST_RUN: Final = 100
@@ -108,15 +111,16 @@ class OrderedClaim:
         What is in ``excluded`` or ``paused``, and what is behind it in its key, is left out. With ``peek`` nothing is
         claimed. Tells the head what it saw of ``span``; in a stretch behind the head it looks at a window once.
         """
-        bounds: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "inline_bytes": inline_bytes}
-        bounds["firsts"] = self._run.firsts(limit)
+        bounds: dict[str, Any] = {"limit": Int8(limit), "max_bytes": Int8(max_bytes)}
+        bounds |= {"inline_bytes": Int8(inline_bytes), "firsts": Int8(self._run.firsts(limit))}
         bounds["excluded"] = id_array(excluded)
         bounds |= paused.parameters() | span.parameters()
-        tags = (*(["excluding"] if excluded else []), *(["peek"] if peek else []), *self.fan_out, *paused.tags)
+        left_out = ["excluding"] if excluded else []
+        tags = (*left_out, *(["peek"] if peek else []), *self.fan_out, *paused.tags, *tags_of(connection))
         if span.is_stretch or not self._walks_next:
             window = max(limit * self._width, _SMALLEST)
             oldest = _bare(self._table, "oldest", *tags)
-            rows = await self._execute(connection, oldest, {**bounds, "window": window})
+            rows = await self._execute(connection, oldest, {**bounds, "window": Int8(window)})
             batch, (seen, first_due, at) = _claimed(rows, 3), rows[0][:3]
             if not peek:
                 first = None if first_due is None else (first_due, float("-inf"))
@@ -145,7 +149,7 @@ class OrderedClaim:
         self._walks_next = False
         wrapped = False
         for _ in range(_WALKS):
-            rows = await self._execute(connection, by_key, {**bounds, "keys": _KEYS, "from": self._from})
+            rows = await self._execute(connection, by_key, {**bounds, "keys": _KEYS, "from": Int8(self._from)})
             at_the_end, last = rows[0][:2]
             at_the_end = at_the_end or last == _LAST_HASH
             self._from = _FIRST_HASH if at_the_end else last + 1
@@ -158,9 +162,13 @@ class OrderedClaim:
 
     async def _execute(self, connection: Connection, sql: LiteralString, parameters: dict[str, Any]) -> list[Row]:
         cursor = connection.cursor(binary=True)
+        values = {**self._fixed, **parameters}
+        if plans_once(connection):  # such a session is guarded
+            await cursor.execute(sql, values, prepare=True)
+            return await cursor.fetchall()
         async with one_transaction(connection):
             await connection.execute(self._guard)
-            await cursor.execute(sql, {**self._fixed, **parameters})
+            await cursor.execute(sql, values, prepare=True)
         # Not inside the pipeline: there the rows come before the Sync is sent,
         # and until it is, the transaction stays open and keeps its locks.
         return await cursor.fetchall()

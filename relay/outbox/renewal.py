@@ -20,6 +20,7 @@ from relay.core.ports import Renewal
 from relay.outbox.options import PostgresOptions
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection
+from relay.postgres.prepared import tags_of
 from relay.postgres.sql import statement
 
 _FIRST_PAUSE = 0.05  # seconds before the first read-back
@@ -33,7 +34,6 @@ class Renewer:
         self._connection = connection
         self._options = options
         self._guard = statement("outbox/lease:renew_guard")
-        self._renew = statement("outbox/lease:renew", options.table)
         self._readback = statement("outbox/lease:read_back", options.table)
         self._held = statement("outbox/lease:held", options.table)
 
@@ -65,7 +65,8 @@ class Renewer:
         async with connection.pipeline():
             await connection.execute(self._guard, {"timeout": timeout})
             cursor = connection.cursor(binary=True)
-            await cursor.execute(self._renew, self._fenced(fence, event_ids))
+            renew = statement("outbox/lease:renew", self._options.table, tags=tags_of(connection))
+            await cursor.execute(renew, self._fenced(fence, event_ids), prepare=True)
             rows = await cursor.fetchall()
         return _renewal(rows, fence)
 

@@ -14,6 +14,7 @@ from relay.outbox.options import PostgresOptions
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
 from relay.postgres.pipeline import one_transaction
+from relay.postgres.prepared import tags_of
 from relay.postgres.sql import statement
 
 logger = logging.getLogger(__name__)
@@ -31,16 +32,11 @@ class SettleStatements:
 
     def __init__(self, options: PostgresOptions, fan_out: Sequence[str] = ()) -> None:
         """``fan_out`` is the tag ``fan_out`` where the table has the column of that extension."""
-        table = options.table
+        table = self._table = options.table
         self._relay_id = options.relay_id
-        tags = ["delete"] if options.delete_delivered else fan_out
-        self._sql: dict[str, LiteralString] = {
-            kind: statement(f"outbox/settle:{kind}", table, tags=tags if kind == "delivered" else ()) for kind in KINDS
-        }
-        self._with_names: dict[str, LiteralString] = {
-            kind: statement(f"outbox/settle:{kind}", table, tags=fan_out) for kind in KINDS[1:] if fan_out
-        }
-        """The same for events that some of their destinations have acknowledged; empty without the extension."""
+        self._of_delivered = ("delete",) if options.delete_delivered else tuple(fan_out)
+        self._with_names = tuple(fan_out)
+        """The tag of what is not delivered, where some destinations have acknowledged it."""
         self._held = statement("outbox/lease:held", table)
         deletes = options.delete_delivered
         self._unlocked = statement("outbox/lease:unlocked", table, tags=["delete"] if deletes else ())
@@ -57,12 +53,13 @@ class SettleStatements:
         In pipeline mode all statements share one synchronisation point, which is one implicit transaction. A
         single statement is a transaction of its own and needs none.
         """
-        calls = [(place, kind, call) for place, one in enumerate(settlements) for kind, call in self._calls(one)]
+        tags = tags_of(connection)
+        calls = [(place, kind, call) for place, one in enumerate(settlements) for kind, call in self._calls(one, tags)]
         if len(calls) == 1:
-            cursors = [await connection.execute(*calls[0][2])]
+            cursors = [await connection.execute(*calls[0][2], prepare=True)]
         else:
             async with one_transaction(connection):
-                cursors = [await connection.execute(*call) for _, _, call in calls]
+                cursors = [await connection.execute(*call, prepare=True) for _, _, call in calls]
         counts: list[dict[str, Any]] = [{} for _ in settlements]
         for (place, kind, _), cursor in zip(calls, cursors, strict=True):
             counts[place][kind] = cursor.rowcount
@@ -111,25 +108,30 @@ class SettleStatements:
         cursor = await connection.execute(sql, parameters)
         return frozenset(event_id for (event_id,) in await cursor.fetchall())
 
-    def _calls(self, settlement: Settlement) -> Iterator[tuple[str, Call]]:
-        """The statements that one settlement needs, always in the same order of kinds."""
+    def _calls(self, settlement: Settlement, tags: Sequence[str] = ()) -> Iterator[tuple[str, Call]]:
+        """The statements that one settlement needs, always in the same order of kinds; ``tags`` of the connection."""
         if settlement.delivered:
-            yield "delivered", self._call("delivered", settlement, settlement.delivered)
+            yield "delivered", self._call("delivered", settlement, tags, settlement.delivered)
         if settlement.retried:
             ids, errors, delays = zip(*settlement.retried, strict=True)
             texts = [storable_text(text) for text in errors]
-            yield "retried", self._call("retried", settlement, ids, errors=texts, delays=list(delays))
+            yield "retried", self._call("retried", settlement, tags, ids, errors=texts, delays=list(delays))
         if settlement.buried:
             ids, errors = zip(*settlement.buried, strict=True)
-            yield "buried", self._call("buried", settlement, ids, errors=[storable_text(text) for text in errors])
+            texts = [storable_text(text) for text in errors]
+            yield "buried", self._call("buried", settlement, tags, ids, errors=texts)
         if settlement.released:
-            yield "released", self._call("released", settlement, settlement.released)
+            yield "released", self._call("released", settlement, tags, settlement.released)
 
-    def _call(self, kind: str, settlement: Settlement, ids: Sequence[EventId], **more: list[Any]) -> Call:
-        fenced = {"ids": id_array(ids), "relay_id": self._relay_id, "fence": settlement.fence}
-        if settlement.acknowledged and kind in self._with_names:
-            return self._with_names[kind], {**fenced, **more, "acknowledged": json.dumps(settlement.acknowledged)}
-        return self._sql[kind], {**fenced, **more}
+    def _call(
+        self, kind: str, settlement: Settlement, tags: Sequence[str], ids: Sequence[EventId], **more: list[Any]
+    ) -> Call:
+        values = {"ids": id_array(ids), "relay_id": self._relay_id, "fence": settlement.fence, **more}
+        own: Sequence[str] = self._of_delivered if kind == "delivered" else ()
+        if settlement.acknowledged and kind != "delivered" and self._with_names:
+            own = self._with_names
+            values["acknowledged"] = json.dumps(settlement.acknowledged)
+        return statement(f"outbox/settle:{kind}", self._table, tags=(*own, *tags)), values
 
 
 def _tell(released: Released, rows: Sequence[tuple[str, float, float]]) -> None:

@@ -25,6 +25,7 @@ from operator import itemgetter
 from typing import Any, LiteralString, NamedTuple
 
 import psycopg
+from psycopg.types.numeric import Int8
 
 from relay.core.blame import kept
 from relay.core.clock import steady_seconds
@@ -32,10 +33,11 @@ from relay.core.errors import SchemaError, StorageError, StorageTimeout, Storage
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.core.upkeep import Upkeep
+from relay.outbox.connections import connections
 from relay.outbox.extensions import pauses_of, relays_of
 from relay.outbox.guard import ClaimGuard
 from relay.outbox.head import BEFORE_ALL, ClaimSpan
-from relay.outbox.options import PostgresOptions, application_name
+from relay.outbox.options import PostgresOptions
 from relay.outbox.ordered import OrderedClaim
 from relay.outbox.paused import PausedRows
 from relay.outbox.payloads import Appetite, PayloadReader, is_damage
@@ -47,6 +49,7 @@ from relay.outbox.tablecheck import check_table
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
 from relay.postgres.pipeline import one_transaction
+from relay.postgres.prepared import plans_once, tags_of
 from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
 
@@ -69,7 +72,6 @@ _ALL_AGAIN = (
     "not acknowledged is sent to all of them again; add the column with relay-cli migrate --with fan-out, and grant "
     "the relay's user UPDATE (acknowledged_by)"
 )
-_CHECK = "relay-cli check says what is missing, and how to add it"
 
 
 class Extensions(NamedTuple):
@@ -84,18 +86,13 @@ class PostgresOutbox:
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        parameters = connection_parameters(options.url, application_name(options.relay_id))
         self._generation = Generation()
-        self._connections = [
-            DeadlineConnection(parameters, options.statement_timeout, self._generation, schema_hint=_CHECK)
-            for _ in range(5)
-        ]
+        self._connections = connections(options, self._generation)
         self._claiming, self._settling, self._housekeeping, self._spare, slow = self._connections
         self.watching = self._housekeeping
         """The connection for what is quick and must not wait for slow reads: pauses, the list of relays."""
         patience = min(options.ping_timeout, options.statement_timeout)
-        self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(parameters) - 1)
-        self._claim = self._sql("outbox/claim:claim")
+        self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(connection_parameters(options.url, "")) - 1)
         self.paused = PausedRows(options.table, time.monotonic)
         """What claims leave out."""
         self.extensions = Extensions()
@@ -143,7 +140,6 @@ class PostgresOutbox:
     def _use_fan_out(self) -> None:
         """Read and write the column of the extension fan-out."""
         self._fan_out = ("fan_out",)
-        self._claim = self._sql("outbox/claim:claim", *self._fan_out)
         self._settle = SettleStatements(self._options, self._fan_out)
         if self._ordered is not None:
             self._ordered.fan_out = self._fan_out
@@ -255,12 +251,11 @@ class PostgresOutbox:
         self, span: ClaimSpan, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]
     ) -> list[tuple[Any, ...]]:
         """One claim, from the head on or of a stretch behind it."""
-        tags = (*(("excluding",) if excluded or without else ()), *self.paused.tags)
-        query = self._sql("outbox/claim:claim", *tags, *self._fan_out) if tags else self._claim
+        tags = (*(("excluding",) if excluded or without else ()), *self.paused.tags, *self._fan_out)
         parameters = {
-            "limit": limit,
-            "max_bytes": max_bytes,
-            "inline_bytes": self._appetite.inline_bytes,
+            "limit": Int8(limit),
+            "max_bytes": Int8(max_bytes),
+            "inline_bytes": Int8(self._appetite.inline_bytes),
             "max_attempts": self._options.retry.max_attempts,
             "relay_id": self._options.relay_id,
             "excluded": id_array(excluded),
@@ -274,6 +269,7 @@ class PostgresOutbox:
                 inline = self._appetite.inline_bytes
                 return await self._ordered.rows(connection, limit, max_bytes, inline, excluded, self.paused, span)
             cursor = connection.cursor(binary=True)
+            query = self._sql("outbox/claim:claim", *tags, *tags_of(connection))
             await self._guarded(connection, cursor, query, parameters)
             rows = await cursor.fetchall()
             rows.sort(key=_due)
@@ -347,16 +343,17 @@ class PostgresOutbox:
         self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None
     ) -> None:
         """Run it; with the guard before it, in one round trip and one transaction, where it was slow without."""
-        guarded = self._guard.on or not self.paused.head.walk_is_cheap  # dead entries: another index costs all of them
+        wanted = self._guard.on or not self.paused.head.walk_is_cheap  # dead entries: another index costs all of them
+        guarded = wanted and not plans_once(connection)  # such a session is guarded
         stepping = bool(self.paused.tags) and self.paused.head.ahead().first == BEFORE_ALL
         began = time.monotonic()
         try:
             if guarded:
                 async with one_transaction(connection):
                     await connection.execute(self._guard_sql)
-                    await cursor.execute(query, values)
+                    await cursor.execute(query, values, prepare=True)
             else:
-                await cursor.execute(query, values)
+                await cursor.execute(query, values, prepare=True)
         except BaseException:  # a statement that is given up at its deadline is cancelled
             self._guard.failed(time.monotonic() - began)
             raise

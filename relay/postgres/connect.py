@@ -1,6 +1,7 @@
 """Connect to PostgreSQL: every connection of the project is made here, from ``relay.postgres.url``'s parameters.
 
-All are in autocommit mode and prepare nothing on the server, so that PgBouncer may stand in between.
+All are in autocommit mode and prepare nothing on the server, so that PgBouncer may stand in between; but for those that
+``relay.postgres.prepared`` has looked at.
 
 A ``DeadlineConnection`` never waits without end. A statement that makes no progress within its deadline, or whose task
 is cancelled, is cancelled on the server first, over a connection of its own and for a second at most; then its socket
@@ -45,7 +46,8 @@ _SOON: Final = 0.05  # seconds; most statements have ended by then, and what the
 _LONGEST_END: Final = 1.0  # seconds until a task notices that its socket was cut
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
 _BYTES_RECEIVED: Final = Struct("=128xQ")  # tcpi_bytes_received of Linux's struct tcp_info
-_READ_COMMITTED: Final = "read committed"
+READ_COMMITTED: Final = "read committed"
+"""The isolation level of all transactions."""
 _FAREWELL: Final = 5.0  # seconds that the end of a server's process is waited for
 
 
@@ -72,7 +74,7 @@ def connect(parameters: ConnectionParameters, adapters: AdaptersMap | None = Non
 async def read_committed(connection: Connection) -> None:
     """Make READ COMMITTED the level of its transactions, where the database's default is another one."""
     cursor = await connection.execute(statement("session:default_isolation"))
-    if await cursor.fetchone() != (_READ_COMMITTED,):
+    if await cursor.fetchone() != (READ_COMMITTED,):
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
 
 
@@ -103,10 +105,12 @@ class DeadlineConnection:
     """A connection with a deadline for each use; one caller at a time uses it.
 
     It connects on demand and again after a loss. It keeps no session state, so it works behind PgBouncer in transaction
-    mode: no named prepared statement, no SET, no startup parameter beyond the usual ones.
+    mode: no named prepared statement, no SET, no startup parameter beyond the usual ones, but for what ``on_connect``
+    adds.
 
     ``on_connect`` is awaited with each new connection before any work is. Where it sets an isolation level, ``work``
-    runs in a transaction that names its level: two more round trips.
+    runs in a transaction that names its level: two more round trips. ``recover`` is awaited with an error of ``work``;
+    it says whether that changed nothing and is worth another try, over a new connection.
     """
 
     def __init__(
@@ -118,6 +122,7 @@ class DeadlineConnection:
         adapters: AdaptersMap | None = FENCES,
         schema_hint: str = "",
         on_connect: Work[None] = read_committed,
+        recover: Callable[[Connection, psycopg.Error], Awaitable[bool]] | None = None,
     ) -> None:
         """``deadline`` is in seconds; ``schema_hint`` says in a SchemaError what to do about it.
 
@@ -127,6 +132,7 @@ class DeadlineConnection:
         self._adapters = adapters
         self._schema_hint = schema_hint
         self._on_connect = on_connect
+        self._recover = recover
         self._deadline = deadline
         self._generation = generation
         self._connected_in = -1
@@ -213,6 +219,16 @@ class DeadlineConnection:
         return None
 
     async def _attempt(self, work: Work[T]) -> T:
+        try:
+            return await self._do(work)
+        except psycopg.Error as error:
+            connection = self._connection
+            if connection is None or self._recover is None or not await self._recover(connection, error):
+                raise
+        await self._drop()
+        return await self._do(work)
+
+    async def _do(self, work: Work[T]) -> T:
         connection = await self._ready()
         if connection.isolation_level is None:
             return await work(connection)

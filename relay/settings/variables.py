@@ -81,6 +81,11 @@ class Storage(VariableGroup):
     storage_table_name: Table = variable(
         DEFAULT_TABLE, "The outbox table: `table` or `schema.table`, taken exactly as written."
     )
+    storage_prepared: Annotated[Literal["auto", "on", "off"], *choice("auto", "on", "off")] = variable(
+        "auto",
+        "Whether claims, settles and renewals are prepared on the server. `auto`: where no pooler stands between; "
+        "`on`: also behind a pooler that keeps prepared statements (see docs/operate/sizing.md); `off`: never.",
+    )
 
 
 class Publishing(VariableGroup):

@@ -20,6 +20,7 @@
 -- their rows are PENDING, as if they had never been claimed, and what their relay still writes under those fences
 -- changes nothing. The commit of a verdict waits, and takes all that was logged before it along.
 -- It looks from the head on, or at a stretch behind it (relay/outbox/head.py): what was delivered before costs nothing.
+-- Tag prepared: takes back for this transaction what session:prepared has set, before it changes a row.
 -- Tag excluding: leaves rows out, by their ids or destinations, and reads those of them that are due before the others.
 -- Tag paused: leaves out paused event types. Tag in_part, beside it and
 -- fan_out: leaves out of other types what some destinations have acknowledged. Tag fan_out: reads the column of
@@ -65,7 +66,14 @@ WITH chosen AS (
                 -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
             ORDER BY available_at, created_at
             LIMIT (
-                SELECT CASE WHEN SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off' THEN %(limit)s::bigint END
+                SELECT CASE
+                    WHEN
+                        SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off'
+                        AND SET_CONFIG('plan_cache_mode', NULL, TRUE) <> '' --? prepared
+                        AND SET_CONFIG('enable_sort', NULL, TRUE) <> '' --? prepared
+                        AND SET_CONFIG('jit', NULL, TRUE) <> '' --? prepared
+                        THEN %(limit)s::bigint
+                END
             )
             FOR UPDATE SKIP LOCKED
         ) AS due

@@ -170,7 +170,13 @@ locked AS MATERIALIZED (
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY available_at, created_at
     LIMIT (
-        SELECT CASE WHEN SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off' THEN %(firsts)s::bigint END
+        SELECT CASE
+            WHEN
+                SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off'
+                AND SET_CONFIG('plan_cache_mode', NULL, TRUE) <> '' --? prepared
+                AND SET_CONFIG('jit', NULL, TRUE) <> '' --? prepared
+                THEN %(firsts)s::bigint
+        END
     )
     FOR UPDATE SKIP LOCKED
 ),

@@ -6,6 +6,7 @@
 -- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
 -- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
 -- Locks: the rows it writes, skipping those that another session has locked: no lease waits for them.
+-- Tag prepared: as in settle.sql.
 -- Parameters: ids, relay_id, fence. Result: the ids renewed, and the new fence.
 UPDATE openoutbox_events SET
     locked_at = GREATEST(NOW(), locked_at + INTERVAL '1 microsecond'),
@@ -16,6 +17,7 @@ WHERE ctid = ANY(ARRAY(
     WHERE
         event_id = ANY(%(ids)s::uuid[])
         AND status = 'DELIVERING'
+        AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
         AND locked_by = %(relay_id)s::text
         AND locked_at = %(fence)s::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED

@@ -2,6 +2,7 @@
 -- A row that another session has locked is skipped, so that no verdict waits for it; lease:held says which rows that were.
 -- FOR NO KEY UPDATE is the lock that the UPDATE itself takes: a foreign key's check on event_id is no reason to skip.
 -- A DELETE takes FOR UPDATE, and waits for such a check: so its rows are chosen by that lock.
+-- Tag prepared: takes back for this transaction what session:prepared has set, before a row is changed.
 -- Tag fan_out, with the column of extensions/fan_out.sql: what is not delivered keeps the names of the destinations that
 -- have acknowledged it, by the parameter acknowledged (a JSON object from event ids to names with commas between them); what
 -- is delivered forgets them, so that a replay goes to all.
@@ -27,6 +28,7 @@ WHERE ctid = ANY(ARRAY(
     WHERE
         event_id = ANY(%(ids)s::uuid[])
         AND status = 'DELIVERING'
+        AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
         AND locked_by = %(relay_id)s::text
         AND locked_at = %(fence)s::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED --? !delete
@@ -59,6 +61,7 @@ WHERE
         WHERE
             event_id = ANY(%(ids)s::uuid[])
             AND status = 'DELIVERING'
+            AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
             AND locked_by = %(relay_id)s::text
             AND locked_at = %(fence)s::timestamptz
         FOR NO KEY UPDATE SKIP LOCKED
@@ -88,6 +91,7 @@ WHERE
         WHERE
             event_id = ANY(%(ids)s::uuid[])
             AND status = 'DELIVERING'
+            AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
             AND locked_by = %(relay_id)s::text
             AND locked_at = %(fence)s::timestamptz
         FOR NO KEY UPDATE SKIP LOCKED
@@ -113,6 +117,7 @@ WHERE ctid = ANY(ARRAY(
     WHERE
         event_id = ANY(%(ids)s::uuid[])
         AND status = 'DELIVERING'
+        AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
         AND locked_by = %(relay_id)s::text
         AND locked_at = %(fence)s::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED

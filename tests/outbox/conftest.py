@@ -12,7 +12,9 @@ from tests.support.fixtures.outbox import Outbox, through
 
 
 @pytest.fixture(params=TABLES)
-async def table(request: pytest.FixtureRequest) -> AsyncIterator[StorageHarness]:
+async def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StorageHarness]:
+    # Time passes by moving rows, which a reaper's head does not see: each reap walks over all, on a busy machine too.
+    monkeypatch.setattr("relay.outbox.reaping.CHEAP", float("inf"))
     harness: StorageHarness
     key_order = KeyOrder.SKIP if "in order" in request.param else None
     deletes = "deleting" in request.param

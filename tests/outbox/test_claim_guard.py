@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from relay.core.errors import StorageError
+from relay.core.event import EventId
 from relay.outbox.guard import ClaimGuard
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection
+from relay.postgres.prepared import Preparation
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.options import storage_options
 
@@ -45,7 +47,7 @@ async def test_a_failure_has_the_next_claim_guarded(outbox: Outbox) -> None:
     storage = await watched(outbox)
     outbox.insert([Row("topic")])
     with pytest.raises(StorageError):
-        await storage.claim(1 << 70, 1000)  # more than a bigint
+        await storage.claim(1, 1000, [EventId("not an id")])
     assert len((await storage.claim(1, 1000)).events) == 1
     await storage.close()
     assert noted(outbox) == [("off", "off")]
@@ -94,7 +96,7 @@ async def watched(outbox: Outbox) -> PostgresOutbox:
     """A storage whose claims are noted with the settings that they ran with."""
     with outbox.database.connect() as connection:
         connection.execute(_NOTED)
-    storage = PostgresOutbox(storage_options(url=outbox.relay_url, relay_id="relay"))
+    storage = PostgresOutbox(storage_options(url=outbox.relay_url, relay_id="relay", prepared=Preparation.OFF))
     await storage.open()
     return storage
 

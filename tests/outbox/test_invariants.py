@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import psycopg
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -258,7 +259,9 @@ def _close(loop: asyncio.Runner, relays: Iterable[PostgresOutbox]) -> None:
         loop.run(relay.close())
 
 
-def test_no_history_breaks_an_invariant(outbox: Outbox) -> None:
+def test_no_history_breaks_an_invariant(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes by moving rows, which a reaper's head does not see: each reap walks over all."""
+    monkeypatch.setattr("relay.outbox.reaping.CHEAP", float("inf"))
     options = [storage_options(outbox.relay_url, name, lease_timeout=LEASE, retry=RETRY) for name in RELAY_IDS]
     relays = [PostgresOutbox(one) for one in options]
     bounds = settings(

@@ -16,7 +16,7 @@ from relay.outbox.extensions import add_extension
 from relay.outbox.head import EVERYWHERE
 from relay.outbox.migrate import migrate
 from relay.postgres.sql import TableName, statement
-from tests.outbox.test_plans import indexes, nodes
+from tests.outbox.test_plans import indexes, kept_plan, nodes
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
 HOT = 50_000
@@ -29,6 +29,7 @@ WAITING = "idx_openoutbox_order_waiting"
 KEYLESS = "idx_openoutbox_order_keyless"
 DEAD = "idx_openoutbox_order_dead"
 
+_EXECUTED = "ANALYZE, TIMING OFF, FORMAT JSON"
 _INSERT = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, status, available_at, delivered_at)
 SELECT gen_random_uuid(), 't', {key}, decode(repeat('ab', 200), 'hex'), {status}, now() - {age},
@@ -76,11 +77,9 @@ def _fill(database: Database, connection: Connection, statistics: str) -> None:
         connection.execute("VACUUM ANALYZE openoutbox_events")
 
 
-def run(connection: Connection, tag: str, **parameters: Any) -> list[dict[str, Any]]:
+def run(connection: Connection, tag: str, *, prepared: bool = False, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan, as carried out; what was claimed is rolled back."""
-    sql = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement(
-        "outbox/claim_ordered:ordered", TableName(), tags=[tag]
-    )
+    sql = statement("outbox/claim_ordered:ordered", TableName(), tags=[tag, *(["prepared"] if prepared else [])])
     fixed = {
         **EVERYWHERE,
         "max_bytes": 1 << 26,
@@ -91,10 +90,14 @@ def run(connection: Connection, tag: str, **parameters: Any) -> list[dict[str, A
         "firsts": parameters["limit"],
         "run": RUN,
     }
-    with connection.transaction(force_rollback=True):
-        row = connection.execute(sql.encode(), {**fixed, **parameters}).fetchone()
-    assert row is not None
-    executed = [node for node in nodes(row[0][0]["Plan"]) if node["Actual Loops"]]
+    if prepared:
+        plan = kept_plan(connection, _EXECUTED, sql, "ordered", {**fixed, **parameters})
+    else:
+        with connection.transaction(force_rollback=True):
+            row = connection.execute(f"EXPLAIN ({_EXECUTED}) {sql}".encode(), {**fixed, **parameters}).fetchone()
+        assert row is not None
+        plan = list(nodes(row[0][0]["Plan"]))
+    executed = [node for node in plan if node["Actual Loops"]]
     assert not [node for node in executed if node["Node Type"] in {"Seq Scan", "Bitmap Heap Scan"}]
     return executed
 
@@ -109,20 +112,22 @@ def rows_read(executed: list[dict[str, Any]]) -> int:
     return round(read)
 
 
+@pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("batch", BATCHES)
-def test_the_oldest_due_rows(connection: Connection, batch: int, block: bool) -> None:
+def test_the_oldest_due_rows(connection: Connection, batch: int, *, block: bool, prepared: bool) -> None:
     window = 3 * batch
-    executed = run(connection, "oldest", limit=batch, window=window, block=block)
+    executed = run(connection, "oldest", prepared=prepared, limit=batch, window=window, block=block)
     assert indexes(executed) <= {QUEUE, WAITING} | ({DEAD} if block else set())
     # One row for each one looked at, one probe each; then locked, updated, and the run behind the one key.
     assert rows_read(executed) <= 2 * window + (window if block else 0) + 4 * (RUN + batch)
 
 
+@pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("batch", BATCHES)
-def test_from_key_to_key(connection: Connection, batch: int, block: bool) -> None:
-    executed = run(connection, "by_key", limit=batch, keys=KEYS, block=block)
+def test_from_key_to_key(connection: Connection, batch: int, *, block: bool, prepared: bool) -> None:
+    executed = run(connection, "by_key", prepared=prepared, limit=batch, keys=KEYS, block=block)
     assert indexes(executed) <= {WAITING, KEYLESS} | ({DEAD} if block else set())
     assert rows_read(executed) <= (3 if block else 2) * min(batch, KEYS) + 4 * (RUN + 2 * batch)
 

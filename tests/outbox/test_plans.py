@@ -6,6 +6,8 @@ sequential scan would hurt. No time is asserted.
 
 from __future__ import annotations
 
+import json
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
+import psycopg.sql
 import pytest
 
 from relay.outbox.head import BEHIND_ALL, EVERYWHERE, ClaimSpan
@@ -43,6 +46,7 @@ SELECT gen_random_uuid(), 't', decode(repeat('ab', 300), 'hex'), CASE WHEN n % 2
 FROM generate_series(1, 20000) AS n
 """
 
+_PARAMETER = re.compile(r"%\((\w+)\)s")
 _NOW = time.time()
 _HEAD = ClaimSpan((_NOW - 600.0, _NOW - 600.0), BEHIND_ALL, 0).parameters()
 _STRETCH = ClaimSpan((_NOW - 3000.0, float("-inf")), (_NOW - 2998.0, float("-inf")), 0).parameters()
@@ -106,6 +110,37 @@ def explain(
     return plan
 
 
+def kept_plan(
+    connection: psycopg.Connection[tuple[Any, ...]], options: str, sql: str, session: str, parameters: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """EXPLAIN's nodes of the plan that is kept for all parameters; ``session`` is the tag of ``session:prepared``."""
+    names = list(dict.fromkeys(_PARAMETER.findall(sql)))
+    sql = _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", sql).replace("%%", "%")
+    values = psycopg.sql.SQL(", ").join([psycopg.sql.Literal(parameters[name]) for name in names])
+    with connection.transaction(force_rollback=True):
+        process = {"process": connection.info.backend_pid}
+        set_up = connection.execute(statement("session:prepared", tags=[session]), process).fetchone()
+        assert set_up is not None
+        assert set_up[1] is not None
+        connection.execute(b"PREPARE hot AS " + sql.encode())
+        execute = psycopg.sql.SQL(f"EXPLAIN ({options}) EXECUTE hot ({{}})").format(values)
+        [(rows,)] = connection.execute(execute).fetchall()
+        connection.execute("DEALLOCATE hot")
+    assert re.search(r"\$\d", json.dumps(rows)), "it is not the plan for all parameters"
+    return list(nodes(rows[0]["Plan"]))
+
+
+def explain_prepared(
+    connection: psycopg.Connection[tuple[Any, ...]], path: str, session: str = "", **parameters: Any
+) -> list[dict[str, Any]]:
+    """As ``explain``, of the plan that is kept."""
+    name, _, tag = path.partition("+")
+    sql = statement(name, TableName(), tags=[tag, "prepared"])
+    plan = kept_plan(connection, "FORMAT JSON", sql, session, parameters)
+    assert (DEFAULT_TABLE, "Seq Scan") not in {(node.get("Relation Name"), node["Node Type"]) for node in plan}
+    return plan
+
+
 def walks_in_order(plan: list[dict[str, Any]]) -> None:
     """The order comes from the index, not from a sort of all that qualifies."""
     assert [node["Node Type"] for node in plan if "Index Name" in node] == ["Index Scan"]
@@ -135,6 +170,29 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int, plac
     walks_in_order(plan)
 
 
+@pytest.mark.parametrize("tag", ["", "excluding", "paused"])
+def test_a_claim_that_is_prepared(connection: psycopg.Connection[tuple[Any, ...]], tag: str) -> None:
+    """Its plan is the same for the oldest entry, the head and a stretch, whatever the batch."""
+    plan = explain_prepared(
+        connection,
+        f"outbox/claim:claim+{tag}",
+        "walk",
+        limit=100,
+        max_bytes=1 << 26,
+        inline_bytes=1 << 19,
+        max_attempts=25,
+        relay_id="relay",
+        excluded="{}",
+        without=["other"],
+        paused=["held.%"],
+        **EVERYWHERE,
+    )
+    assert indexes(plan) == {"idx_openoutbox_processing_queue"}
+    assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
+    walks_in_order(plan)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize(
     "path",
@@ -148,7 +206,9 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int, plac
         "outbox/lease:read_back",
     ],
 )
-def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], path: str, batch: int) -> None:
+def test_settle_and_renew(
+    connection: psycopg.Connection[tuple[Any, ...]], path: str, batch: int, *, prepared: bool
+) -> None:
     ids = connection.execute(
         "SELECT event_id::text FROM openoutbox_events WHERE status = 'DELIVERING' LIMIT %s", [batch]
     ).fetchall()
@@ -159,7 +219,7 @@ def test_settle_and_renew(connection: psycopg.Connection[tuple[Any, ...]], path:
         parameters["delays"] = [1.0] * batch
     if path == "outbox/lease:read_back":
         parameters["renewed"] = FENCE.replace(year=2032)
-    plan = explain(connection, path, **parameters)
+    plan = (explain_prepared if prepared else explain)(connection, path, **parameters)
     assert indexes(plan) <= {"idx_openoutbox_stuck_leases", "openoutbox_events_pkey"}
 
 

@@ -42,7 +42,13 @@ RABBITMQ = {
 ROUTING = {"ROUTE_PREFIX": "none", "ROUTES_FILE": "unset", "DESTINATIONS_FILE": "unset"}
 FORMATS = {"MESSAGE_FORMAT": "openoutbox", "CLOUDEVENTS_SOURCE": "required for cloudevents"}
 REDIS = {"REDIS_MAXLEN": "unset: all of them"}
-OURS = {**FORMATS, "WAKE_UP": "false", "FLEET_ALLOW_MIXED": "false", "EVENT_STORE_SCHEMA": "unset"}
+OURS = {
+    **FORMATS,
+    "WAKE_UP": "false",
+    "FLEET_ALLOW_MIXED": "false",
+    "EVENT_STORE_SCHEMA": "unset",
+    "STORAGE_PREPARED": "auto",
+}
 HTTP = {
     "HTTP_ENDPOINTS_FILE": "unset",
     "HTTP_SECRETS": "unset",

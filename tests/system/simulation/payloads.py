@@ -10,6 +10,7 @@ from relay.core.event import EventId, Fence
 from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.payloads import Appetite, PayloadReader, Row
 from relay.postgres.connect import DeadlineConnection
+from relay.postgres.prepared import Preparation
 from relay.postgres.sql import TableName
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.support.options import retry_policy
@@ -62,6 +63,7 @@ def _options(lease: float, key_order: KeyOrder | None) -> PostgresOptions:
         key_order=key_order,
         delete_delivered=False,
         fan_out=False,
+        prepared=Preparation.OFF,
     )
 
 
