@@ -61,21 +61,19 @@ class SubscriptionPart(ReadPart):
 
         Close it (``contextlib.aclosing``) to let another instance take over at once.
         """
+        chosen, meter = EventFilter.of(tenants, types), meter or NoMeter()
+        options = SubscriptionOptions(
+            batch_size, chosen, start, lease, poll_interval, meter, undecodable, Part.of(part)
+        )
+        return self._subscription(name, options).batches()
+
+    def _subscription(self, name: str, options: SubscriptionOptions) -> Subscription:
         if not name or "\x00" in name:
             raise ConfigError("name: empty or with a NUL character; name the subscription")
-        event_filter, meter = EventFilter.of(tenants, types), meter or NoMeter()
-        options = SubscriptionOptions(
-            batch_size, event_filter, start, lease, poll_interval, meter, undecodable, Part.of(part)
-        )
+        stored = self._stored_name(name)
         return Subscription(
-            self._database,
-            self._statements,
-            self._reader,
-            self._wakeup,
-            self._renewals,
-            self._stored_name(name),
-            options,
-        ).batches()
+            self._database, self._statements, self._reader, self._wakeup, self._renewals, stored, options
+        )
 
     async def list_subscriptions(self) -> list[SubscriptionState]:
         """All subscriptions by name, with their checkpoints and what is after them.

@@ -16,7 +16,7 @@ from tests.system.packaging.test_client import UV, run
 pytestmark = [pytest.mark.packages, pytest.mark.timeout(600)]
 
 TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "hypothesis")
-DRIVERS = ("asyncpg", "psycopg2-binary", "sqlalchemy[asyncio]", "django")
+DRIVERS = ("asyncpg", "psycopg-pool", "psycopg2-binary", "sqlalchemy[asyncio]", "django")
 PLUGIN = "tests/support/fixtures/database.py"
 
 CONFTEST = """
@@ -46,7 +46,7 @@ def test_it_passes_with_each_driver_and_no_relay(postgres: str, tmp_path: Path) 
     # Of waiting, what these tests use, without the relay's own module.
     waits = (ROOT / "relay/localservers/waiting.py").read_text(encoding="utf-8")
     waits = waits.replace("deadline: float = 10.0", f"deadline: float = {patience()}")
-    waits += f"\n\ndef patience() -> float:\n    return {patience()}\n"
+    waits += f"\n\ndef patience(seconds: float = 10.0) -> float:\n    return seconds * {patience(1.0)}\n"
     (suite / "tests/support/waiting.py").write_text(waits, encoding="utf-8")
     (suite / "conftest.py").write_text(CONFTEST.format(url=postgres), encoding="utf-8")
 
