@@ -37,6 +37,7 @@ class Renewals:
         self._database = database.apart(_MOST_CONNECTIONS)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._renewing: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
     async def keeping(self, renew: Renewal, interval: float, lost: Callable[[], None]) -> AsyncIterator[None]:
@@ -48,7 +49,7 @@ class Renewals:
                 own_loop.call_soon_threadsafe(lost)
 
         renewing: Future[None] = asyncio.run_coroutine_threadsafe(
-            self._renew(renew, interval, tell), self._running_loop()
+            self._renew_until_lost(renew, interval, tell), self._running_loop()
         )
         try:
             yield
@@ -72,6 +73,14 @@ class Renewals:
             self._thread.start()
         return self._loop
 
+    async def _renew_until_lost(self, renew: Renewal, interval: float, lost: Callable[[], None]) -> None:
+        task = asyncio.ensure_future(self._renew(renew, interval, lost))
+        self._renewing.add(task)
+        try:
+            await task
+        finally:
+            self._renewing.discard(task)
+
     async def _renew(self, renew: Renewal, interval: float, lost: Callable[[], None]) -> None:
         while True:
             await asyncio.sleep(interval)
@@ -84,8 +93,8 @@ class Renewals:
                 _log.warning("event store: a lease cannot be renewed: %s", error)
 
     async def _end(self) -> None:
-        """In the thread."""
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        """In the thread. The pool's own tasks are left to it: one that closes a connection must get to its end."""
+        tasks = list(self._renewing)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -43,6 +43,7 @@ from relay.core.telemetry import DestinationState
 
 logger = logging.getLogger(__name__)
 
+_SHARED = 0.9  # of the retry interval, after a probe without an answer
 _PROBE_GRACE = 1.0  # seconds that a probe may take beyond its own deadline
 
 
@@ -80,6 +81,8 @@ class Member:
         self._blocked_at = 0.0
         """When an event came back for that last."""
         self._any_answers = any_answers
+        self._unanswered_at = float("-inf")
+        """When the last probe got no answer."""
         self._acknowledged = 0
         self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink]] = deque()
         self._open: dict[int, tuple[OutboxEvent, OutcomeSink]] = {}
@@ -204,8 +207,14 @@ class Member:
             logger.info("destination %s takes events", self.name, extra=self._back)
 
     async def check(self, timeout: float) -> None:
-        """Probe it. Raises BrokerUnreachable without an answer; it is away from then on."""
+        """Probe it. Raises BrokerUnreachable without an answer; it is away from then on.
+
+        The engine's knocking and its own share a probe, so that one that is away is asked once an interval.
+        """
+        clock = asyncio.get_running_loop().time
         async with self._probing:
+            if self.reason and clock() - self._unanswered_at < _SHARED * self.options.retry_interval:
+                raise BrokerUnreachable(self.reason)
             before = self._acknowledged
             try:
                 async with asyncio.timeout(timeout + _PROBE_GRACE):
@@ -214,9 +223,10 @@ class Member:
                 reason = str(error) or f"no answer within {timeout:g} s"
                 if self._acknowledged != before:
                     return  # the probe was only starved
+                self._unanswered_at = clock()
                 self._go_away(reason)
                 raise BrokerUnreachable(reason) from None
-            if self.blocked and asyncio.get_running_loop().time() - self._blocked_at > self.options.forget_blocked:
+            if self.blocked and clock() - self._blocked_at > self.options.forget_blocked:
                 self._block("")
             if self.reason:
                 self.reason = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,11 @@ UV = shutil.which("uv", path=sysconfig.get_path("scripts")) or "uv"
 
 
 def run(*command: str | Path, cwd: Path, seconds: float = DEADLINE) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=patience(seconds), check=False)
+    # Without this checkout, which a test that ran before may have put there.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=patience(seconds), check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
