@@ -15,6 +15,7 @@ from relay.outbox.extensions import add_extension
 from relay.outbox.options import KeyOrder
 from relay.outbox.payloads import INLINE_BYTES, Appetite
 from relay.outbox.storage import PostgresOutbox
+from relay.postgres.prepared import Preparation
 from relay.postgres.sql import TableName
 from tests.outbox.harness import StorageHarness
 from tests.outbox.proxy import Proxy
@@ -115,7 +116,7 @@ async def test_a_relay_that_is_frozen_while_it_receives_a_claim_holds_a_lease_an
 ) -> None:
     inserted = outbox.insert([Row("t", os.urandom(200_000))] * 60)
     async with Proxy(outbox.relay_url) as proxy:
-        frozen = PostgresOutbox(storage_options(proxy.url, "frozen"))
+        frozen = PostgresOutbox(storage_options(proxy.url, "frozen", prepared=Preparation.OFF))
 
         def freeze(data: bytes) -> None:
             if b"SKIP LOCKED" in data:
