@@ -85,6 +85,7 @@ def draw_drain(cells: Sequence[Cell], axes: Any) -> None:  # noqa: ANN401  # mat
                 label = f"{name}, {'held' if held else 'free'}"
                 axes.plot(delivered, paces, "-" if held else ":", color=_COLOURS[what], label=label)
     axes.set_ylim(bottom=0)
+    axes.locator_params(axis="x", nbins=5)
     axes.set_xlabel("events delivered before")
     axes.set_ylabel("events/s")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -127,8 +127,8 @@ def _prune(overview: Overview) -> Iterator[Finding]:
 def _horizon(overview: Overview) -> Iterator[Finding]:
     holder = overview.horizon.held_long
     if holder is not None:
-        message = f"{_sentence(holder.since(holder.seconds))}: vacuum removes no dead row from then on."
-        yield Finding(Level.WARNING, "horizon", message, f"{_sentence(holder.remedy)}.")
+        message, advice = f"{_sentence(holder.said(holder.seconds))}.", f"{_sentence(holder.remedy)}."
+        yield Finding(Level.WARNING, "horizon", message, advice)
 
 
 def _sentence(text: str) -> str:

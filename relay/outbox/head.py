@@ -63,7 +63,6 @@ MOST_CLAIMED: Final = 2000
 _ENTRIES_IN_MARGIN: Final = 500
 _MOST_STRETCHES: Final = 16
 _MICROSECOND: Final = 1e-6
-_PASSES_SECONDS: Final = 60.0
 _PACE_SECONDS: Final = 2.0  # over which the pace of claims is measured
 
 Place = tuple[float, float]
@@ -119,8 +118,6 @@ class Head:
         self.returned: Place | None = None
         """From where rows that were left out, and no longer are, may wait behind the head."""
         self._version = 0
-        self._passes_until = float("-inf")
-        """Until when the head stays in force because it went past refused rows."""
         self._claimed = 0
         self._pace = 0.0
         self._paced_at = clock()
@@ -189,20 +186,6 @@ class Head:
         self.clock_is(at)
         if first is not None:
             self.passed(span.first, first, at)
-
-    def pass_over(self, span: ClaimSpan, place: Place) -> None:
-        """A claim, sent for ``span``, met a row at ``place`` that the database refuses to change: go past it.
-
-        As past a locked row: only looking behind tries it again. For rows too many to be left out by their ids.
-        """
-        if span.version != self._version:
-            return
-        self._passes_until = self._clock() + _PASSES_SECONDS
-        self.walk_is_cheap = False
-        if span.is_stretch:
-            self._took_stretch(span, after(place))
-        elif span.first <= place:
-            self.place = max(self.place, after(place))
 
     def _took_stretch(self, span: ClaimSpan, rest: Place | None) -> None:
         """A claim has looked at a stretch: go on at ``rest``, or let it go."""
@@ -275,7 +258,7 @@ class Head:
 
     def walked(self, free: Place | None, at: float, *, cheap: bool) -> None:
         """A walk from the oldest entry to the head came to the first row that claims may take; None: there is none."""
-        self.walk_is_cheap = cheap and self._clock() >= self._passes_until
+        self.walk_is_cheap = cheap
         self._claimed = 0
         if free is not None and free < self.place:
             if not self.walk_is_cheap:

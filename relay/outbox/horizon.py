@@ -48,10 +48,8 @@ class HorizonReader:
         seconds = self._watch.held(horizon)
         if horizon.holder is not None and seconds >= HELD_LONG and now >= self._said_at + _SAY_AGAIN:
             self._said_at = now
-            message = "%s: vacuum removes no dead row of the outbox from then on; %s"
-            logger.warning(
-                message, horizon.holder.since(seconds), horizon.holder.remedy, extra={"action": "horizon_held"}
-            )
+            holder = horizon.holder
+            logger.warning("%s; %s", holder.said(seconds), holder.remedy, extra={"action": "horizon_held"})
         return seconds
 
     async def _read(self, connection: Connection) -> XminHorizon:

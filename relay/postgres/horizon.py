@@ -54,11 +54,14 @@ class Holder(NamedTuple):
         }
         return f"end it if it is not needed: {statements[self.kind]}"
 
-    def since(self, seconds: float | None) -> str:
-        """Who holds the horizon, and for how long: ``seconds``, or where those are unknown the transactions since."""
-        if seconds is None:
-            return f"the xmin horizon is held for {self.transactions:,} transactions by {self}"
-        return f"the xmin horizon has been held for {span(seconds)} by {self}"
+    def said(self, seconds: float | None) -> str:
+        """Who holds the horizon, for how long, and what that means; where ``seconds`` are unknown the transactions."""
+        held = (
+            f"is held for {self.transactions:,} transactions"
+            if seconds is None
+            else f"has been held for {span(seconds)}"
+        )
+        return f"the xmin horizon {held} by {self}: vacuum removes no dead row from then on"
 
 
 class XminHorizon(NamedTuple):

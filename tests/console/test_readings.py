@@ -10,6 +10,7 @@ import pytest
 from relay.console.readings import FreshAfterChanges, Readings, SharedReading
 from relay.core.errors import StorageUnavailable
 from relay.postgres.sql import TableName
+from tests.support.clock import Clock
 from tests.support.waiting import wait_until
 
 
@@ -29,17 +30,9 @@ class Source:
         return self.count
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture

@@ -21,19 +21,12 @@ from relay.core.status import Exposition
 from relay.core.telemetry import RelayState
 from relay.engine.health import RelayHealth
 from relay.engine.status import RelayStatus
+from tests.support.clock import Clock
 from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine
 from tests.support.virtual_time import virtual_sleep
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

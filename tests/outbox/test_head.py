@@ -141,18 +141,6 @@ def test_a_clock_that_was_set_back_takes_the_head_with_it() -> None:
     assert head.span().first[0] < 400.0
 
 
-def test_refused_rows_are_passed_and_only_looking_behind_tries_them_again() -> None:
-    head = Head(lambda: 0.0)
-    head.walked(at(400.0), NOW, cheap=True)
-    head.pass_over(head.span(), at(400.0))
-    assert head.span().first > at(400.0)
-    head.walked(at(400.0), NOW, cheap=True)
-    assert head.span().first == at(400.0), "looking behind found it"
-    assert head.span().is_stretch
-    head.pass_over(head.span(), at(400.0))
-    assert head.span().first > at(400.0)
-
-
 # Looking behind.
 
 

@@ -17,20 +17,12 @@ from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import DeadlineConnection, Generation
 from relay.postgres.sql import TableName
 from relay.postgres.url import connection_parameters
+from tests.support.clock import Clock
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.options import storage_options
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -13,21 +13,13 @@ from relay.outbox.admin.selection import Selection
 from relay.outbox.extensions import add_extension
 from relay.outbox.replays import OutboxReplays
 from relay.postgres.sql import TableName
+from tests.support.clock import Clock
 from tests.support.fixtures.outbox import Outbox, Row
 
 TABLE = TableName()
 WHO_KNOWS = EventId("00000000-0000-7000-8000-000000000000")
 KILL = "UPDATE openoutbox_events SET status = 'DEAD', updated_at = NOW() WHERE event_type = 'a'"
 READ = "SELECT min(replayed_at) FROM openoutbox_replays"
-
-
-class Clock:
-    """A clock that moves only when the test moves it."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def event_ids(outbox: Outbox) -> list[EventId]:

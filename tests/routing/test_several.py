@@ -77,6 +77,19 @@ async def test_it_is_found_again_by_its_own_probes(brokers: Brokers) -> None:
     assert await brokers.outcomes("two.b") == [ACKNOWLEDGED]
 
 
+async def test_one_that_is_away_is_asked_once_an_interval_by_whoever_knocks() -> None:
+    """The engine knocks when none answers, and so does the destination itself."""
+    one, options = MemoryPublisher(), MemberOptions(retry_interval=60.0)
+    publisher = SeveralPublishers({"one": one}, Routes(default="one"), Drops(), options)
+    await publisher.open()
+    one.down()
+    for _ in range(3):
+        with pytest.raises(BrokerUnreachable, match="connection refused"):
+            await publisher.probe(0.1)
+    assert one.probes == 1
+    await publisher.close()
+
+
 async def test_what_it_holds_unanswered_is_given_back_when_it_goes_away(brokers: Brokers) -> None:
     brokers.two.hold()
     events, sink = [make_event("two.a"), make_event("two.b"), make_event("a")], Collector()

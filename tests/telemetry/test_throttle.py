@@ -5,13 +5,7 @@ from __future__ import annotations
 import logging
 
 from relay.telemetry.throttle import RepetitionFilter, Throttle
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 def record(text: str, *args: object, level: int = logging.ERROR) -> logging.LogRecord:
@@ -19,7 +13,7 @@ def record(text: str, *args: object, level: int = logging.ERROR) -> logging.LogR
 
 
 def test_a_key_is_admitted_once_an_interval_and_learns_what_was_left_out() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     throttle = Throttle(1, 1.0, clock)
 
     assert [throttle.admit("a") for _ in range(4)] == [0, None, None, None]
@@ -31,7 +25,7 @@ def test_a_key_is_admitted_once_an_interval_and_learns_what_was_left_out() -> No
 
 
 def test_memory_is_bounded_whatever_the_keys_are() -> None:
-    throttle = Throttle(1, 1.0, Clock())
+    throttle = Throttle(1, 1.0, Clock(100.0))
 
     for key in range(5000):
         throttle.admit(key)
@@ -40,7 +34,7 @@ def test_memory_is_bounded_whatever_the_keys_are() -> None:
 
 
 def test_the_same_text_passes_once_a_second_with_a_count() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     limit = RepetitionFilter(clock)
     assert [limit.filter(record("down: %s", "why")) for _ in range(3)] == [True, False, False]
 
@@ -51,18 +45,18 @@ def test_the_same_text_passes_once_a_second_with_a_count() -> None:
 
 
 def test_ten_texts_of_one_kind_pass_in_a_second() -> None:
-    limit = RepetitionFilter(Clock())
+    limit = RepetitionFilter(Clock(100.0))
 
     assert sum(limit.filter(record("event %d is dead", number)) for number in range(50)) == 10
 
 
 def test_different_texts_without_a_template_all_pass() -> None:
-    limit = RepetitionFilter(Clock())
+    limit = RepetitionFilter(Clock(100.0))
 
     assert sum(limit.filter(record("%s", f"setting {number} is wrong")) for number in range(50)) == 50
 
 
 def test_what_is_no_warning_always_passes() -> None:
-    limit = RepetitionFilter(Clock())
+    limit = RepetitionFilter(Clock(100.0))
 
     assert all(limit.filter(record("started", level=logging.INFO)) for _ in range(50))

@@ -247,8 +247,8 @@ def _horizon(connection: Connection) -> Finding:
     holder = XminHorizon.of(fetch(connection, statement("horizon:held"), {})[0]).held_long
     if holder is None:
         return Finding(Level.OK, "horizon", "nothing has kept vacuum from removing dead rows for long")
-    message = f"{holder.since(holder.seconds)}: vacuum removes no dead row from then on"
-    return Finding(Level.WARNING, "horizon", message, f"{holder.remedy}; docs/operate/large-table.md says more")
+    advice = f"{holder.remedy}; docs/operate/large-table.md says more"
+    return Finding(Level.WARNING, "horizon", holder.said(holder.seconds), advice)
 
 
 def _bare(step: Step) -> str:

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from relay.brokers.http.circuit import FAILURES, Circuit
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 def opened(clock: Clock) -> Circuit:

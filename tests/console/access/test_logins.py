@@ -11,24 +11,15 @@ from hypothesis import strategies as st
 from relay.console.access import logins as module
 from relay.console.access.logins import Login, Logins, SealedNotes, Way
 from relay.console.access.roles import AccessRole, Identity
+from tests.support.clock import Clock
 
 SECRET = b"k" * 32
 ADMIN = Identity("ada", AccessRole.ADMIN)
 
 
-class Clock:
-    """A clock that a test sets; seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_000_000.0)
 
 
 def keeper(clock: Clock, secret: bytes = SECRET) -> Logins:
@@ -52,7 +43,7 @@ def test_every_login_has_an_id_of_its_own(clock: Clock) -> None:
 
 @given(st.integers(0, 400), st.characters(codec="ascii"))
 def test_a_changed_cookie_opens_nothing(position: int, letter: str) -> None:
-    logins = keeper(Clock())
+    logins = keeper(Clock(1_000_000.0))
     login = logins.new(Identity("reader", AccessRole.READER), Way.TOKEN, "mark")
     value = logins.seal(login)
     at = position % len(value)
