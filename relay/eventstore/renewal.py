@@ -78,6 +78,9 @@ class Renewals:
         self._renewing.add(task)
         try:
             await task
+        except Exception:  # noqa: BLE001 - a fault of ours: the lease must not end in silence
+            _log.exception("event store: a lease is no longer renewed, and is taken anew")
+            lost()
         finally:
             self._renewing.discard(task)
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from relay.eventstore import EventStore
+from relay.eventstore.database import Database as StoreDatabase
 from relay.eventstore.decoding import decode_body
+from relay.eventstore.renewal import Renewals
 from tests.eventstore.test_subscription import fill
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import eventually, pace, patience
@@ -84,3 +86,16 @@ async def test_a_page_that_is_long_to_decode_keeps_the_lease(
     monkeypatch.setattr("relay.eventstore.store.decode_body", slowly)
     with two_instances(database.url, lambda: None) as instances:
         await delivered_by_one(gapless_store, instances)
+
+
+async def test_a_renewal_that_fails_by_a_fault_of_ours_gives_the_lease_up_and_says_so(
+    gapless_store: EventStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def renew(_database: StoreDatabase) -> None:
+        raise ZeroDivisionError
+
+    renewals, lost = Renewals(gapless_store._database), asyncio.Event()
+    async with renewals.keeping(renew, 0.01, lost.set):
+        await asyncio.wait_for(lost.wait(), patience())
+    await renewals.close()
+    assert "is no longer renewed" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 
 from relay.console.access import limit
 from relay.console.access.limit import PER_ADDRESS, REFILL_SECONDS, Buckets, network_of
-from tests.console.access.test_logins import Clock
+from tests.support.clock import Clock
 
 
 @pytest.fixture
