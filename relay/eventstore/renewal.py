@@ -79,7 +79,7 @@ class Renewals:
         try:
             await task
         except Exception:  # noqa: BLE001 - a fault of ours: the lease must not end in silence
-            _log.exception("event store: a lease is no longer renewed, and is taken anew")
+            _log.exception("event store: a lease is no longer renewed, and is taken again")
             lost()
         finally:
             self._renewing.discard(task)
