@@ -23,6 +23,7 @@ from relay_cli.groups import command_group
 from relay_cli.migrations import print_pending
 from relay_cli.options import DryRun, Json, StorageUrl
 from relay_cli.output import plural
+from relay_cli.store_parked import app as parked
 from relay_cli.values import choice, choices, stream_id, whole
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _PAGE: Final = 1000
 _POLL: Final = 0.5  # seconds
 
 app = command_group("Create an event store, append to it and read it.")
+app.add_typer(parked, name="parked")
 
 
 class Positions(StrEnum):

@@ -371,6 +371,14 @@ EVENT_STORE: Final = Dashboard(
             states=((0, "no consumer", "orange"), (1, "active", "green")),
         ),
         Panel(
+            "Streams set aside",
+            "Behind an event that failed: they wait for an operator.",
+            "short",
+            "operate/alerts.md#outboxsubscriptionparked",
+            (Query(_checkpoint("openoutbox_eventstore_parked_streams"), "{{subscription}}"),),
+            warn_above=1,
+        ),
+        Panel(
             "Age of the listing",
             "The other plots show the state of that moment.",
             "s",

@@ -57,6 +57,8 @@ def readings(
             metric,
             [Sample((database, schema, *labels), float(measure(listed))) for labels, listed in series.items()],
         )
+    parked = {state.name: float(state.parked) for series_states in series.values() for state in series_states}
+    yield metrics.PARKED_STREAMS, [Sample((database, schema, name), count) for name, count in parked.items()]
     yield metrics.LISTED_AT, [] if listed_at is None else [Sample((database, schema), listed_at)]
 
 

@@ -9,10 +9,12 @@ async with await EventStore.connect(url, schema="bank") as store:
                        outbox={"AccountOpened": "bank.accounts"})
 """
 
+from relay.core.backoff import RetryPolicy
 from relay.core.checkpoint import Checkpoint
 from relay.core.errors import EventStoreError, PositionsWentBack
 from relay.eventstore.announcement import Announcement
 from relay.eventstore.append import append_sync
+from relay.eventstore.batch import SubscriptionBatch
 from relay.eventstore.errors import (
     EventIdConflict,
     SubscriptionDeleted,
@@ -24,11 +26,11 @@ from relay.eventstore.errors import (
 )
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import ANY, NO_STREAM, Appended, Expected, NewEvent, StoredEvent
+from relay.eventstore.parking import ParkedStream
 from relay.eventstore.read import EventsRead
 from relay.eventstore.schema import StoreMigration
 from relay.eventstore.states import SubscriptionState
 from relay.eventstore.store import EventStore
-from relay.eventstore.subscription import SubscriptionBatch
 
 __all__ = [
     "ANY",
@@ -43,7 +45,9 @@ __all__ = [
     "Expected",
     "Meter",
     "NewEvent",
+    "ParkedStream",
     "PositionsWentBack",
+    "RetryPolicy",
     "StoreMigration",
     "StoredEvent",
     "SubscriptionBatch",

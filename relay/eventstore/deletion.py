@@ -51,6 +51,8 @@ class DeletionPart(StorePart):
                     message = f"{doing}: only the owner of the store may delete streams"
                     raise SchemaError(message, NO_PRIVILEGE) from error
                 count += deleted
+            forget = self._statements.text("eventstore/parking:forget_stream")
+            await execute(connection, forget, {"tenant": tenant, "stream": stream})
             return count
 
         return await self._database.run(doing, delete)

@@ -83,6 +83,7 @@ def _migrations(statements: EventStoreStatements, *, gapless: bool) -> tuple[Mig
         Migration(9, "time in proportion to the events of a transaction, where positions have no gaps", ()),
         Migration(10, "checkpoints that name the event that was read", files("0010_checkpoints")),
         Migration(11, "repeated appends whose metadata differs", ()),
+        Migration(12, "streams that a subscription has set aside", files("0012_parked")),
     )
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import LiteralString, NamedTuple
+from typing import Final, LiteralString, NamedTuple
 from uuid import UUID, uuid4
 
 from relay.core.checkpoint import Checkpoint
@@ -28,6 +28,9 @@ from relay.eventstore.errors import SubscriptionDeleted, SubscriptionLost
 from relay.eventstore.groups import SLOTS, WHOLE, Part, slot_positions, take_slots
 from relay.eventstore.renewal import Renewal
 from relay.eventstore.statements import EventStoreStatements
+
+LAZILY: Final = "off"
+"""synchronous_commit for a checkpoint alone: a lost one is a batch that is delivered again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,25 +181,20 @@ class SubscriptionLease:
 
         Raises SubscriptionLost, and PositionsWentBack where another position is stored.
         """
-        # synchronous_commit=off: a lost checkpoint is a batch that is delivered again.
         await self._database.run(
             f"acknowledge subscription {self._name}",
-            lambda connection: self._store(connection, checkpoint, read_from, self.holder, synchronous_commit="off"),
+            lambda connection: self.store(connection, checkpoint, read_from, self.holder, LAZILY),
         )
 
-    async def store(self, connection: Connection, checkpoint: Checkpoint, read_from: int, holder: UUID) -> None:
-        """As ``acknowledge``, on that connection and durably, for a batch that was read as ``holder``."""
-        await self._store(connection, checkpoint, read_from, holder, synchronous_commit=None)
-
-    async def _store(
+    async def store(
         self,
         connection: Connection,
         checkpoint: Checkpoint,
         read_from: int,
         holder: UUID,
-        *,
-        synchronous_commit: str | None,
+        synchronous_commit: str | None = None,
     ) -> None:
+        """As ``acknowledge``, on that connection and durably, for a batch that was read as ``holder``."""
         more = {"read_from": read_from, "synchronous_commit": synchronous_commit, "holder": holder}
         values = self._values(stored_form(checkpoint) | more)
         if await execute(connection, self._text("subscriptions:acknowledge"), values):
@@ -207,6 +205,11 @@ class SubscriptionLease:
         if rows[0][0] == checkpoint.position:
             raise SubscriptionLost(f"subscription {self._name}: this batch was acknowledged already; roll back")
         raise PositionsWentBack(read_from, rows[0][0])
+
+    async def fence(self, connection: Connection, holder: UUID) -> None:
+        """Lock the lease of ``holder`` in the transaction that is open on the connection, or raise SubscriptionLost."""
+        if not await execute(connection, self._text("subscriptions:renew"), self._values({"holder": holder})):
+            raise self.lost()
 
     async def position(self) -> int:
         """The committed checkpoint; raises SubscriptionLost when this is not the active instance."""

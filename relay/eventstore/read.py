@@ -8,7 +8,7 @@ tenants at a time and with the tenants as constants, so that each statement plan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, LiteralString, NamedTuple
@@ -132,7 +132,7 @@ class Reader:
         limit: int,
         event_filter: EventFilter,
         *,
-        set_aside: bool = False,
+        passes: Callable[[UndecodableEvent], bool] | None = None,
         until: int = LARGEST_POSITION,
     ) -> EventPage:
         """The next events of all tenants up to a position, in the order of their positions.
@@ -140,7 +140,8 @@ class Reader:
         A page is bounded in events, in bytes, and in events that its filter has looked at: it may have no event and say
         that there is more. The feed may name events that are gone: of a partly dropped tenant, or that were deleted. A
         page of nothing else is passed over. A row that cannot be decoded ends the page, and raises ``UndecodableEvent``
-        where the page begins with it; with ``set_aside`` it is passed over and listed. Raises ``PositionsWentBack``.
+        where the page begins with it; one that ``passes`` accepts is passed over and listed. Raises
+        ``PositionsWentBack``.
         """
 
         async def read(connection: Pool) -> EventPage:
@@ -148,12 +149,11 @@ class Reader:
             position, end = after.position, min(horizon.settled, until)
             while True:
                 read = await self._rows(connection, position, end, limit, event_filter)
-                position = read.position
-                events = [one for one in read.rows if isinstance(one, StoredEvent)]
-                faults = tuple(one for one in read.rows if isinstance(one, UndecodableEvent))
-                if faults and not set_aside:
-                    events = events_before(read.rows)
-                    faults, position = (), events[-1].sequence_num
+                position, rows = read.position, events_before(read.rows, passes)
+                events = [one for one in rows if isinstance(one, StoredEvent)]
+                faults = tuple(one for one in rows if isinstance(one, UndecodableEvent))
+                if len(rows) < len(read.rows):
+                    position = rows[-1].sequence_num
                 if events or faults or not read.full:
                     reached = await self._reached(connection, after, position, events)
                     head, newest, read_at = horizon.settled, horizon.newest, horizon.read_at
@@ -225,16 +225,16 @@ class _RowsRead(NamedTuple):
     """The bound on events or bytes has ended it."""
 
 
-def events_before(rows: Sequence[StoredEvent | UndecodableEvent]) -> list[StoredEvent]:
-    """The events before the first row that cannot be decoded; raises that one's error when there is none."""
-    events: list[StoredEvent] = []
-    for row in rows:
-        if isinstance(row, UndecodableEvent):
-            if not events:
+def events_before(
+    rows: list[StoredEvent | UndecodableEvent], passes: Callable[[UndecodableEvent], bool] | None = None
+) -> list[StoredEvent | UndecodableEvent]:
+    """What is before the first undecodable row that may not be passed; raises its error where that is nothing."""
+    for number, row in enumerate(rows):
+        if isinstance(row, UndecodableEvent) and not (passes and passes(row)):
+            if number == 0:
                 raise row
-            break
-        events.append(row)
-    return events
+            return rows[:number]
+    return rows
 
 
 class ReadPart(StorePart):

@@ -38,6 +38,8 @@ class SubscriptionState(NamedTuple):
     """Which part of how many the holder consumes; None where no instance holds the slots, or there are no parts."""
     slots: int | None = None
     """How many of the 256 slots; None for a subscription that is not consumed in parts."""
+    parked: int = 0
+    """Streams that the subscription, with all its parts, has set aside."""
 
 
 async def read_states(database: Database, statements: EventStoreStatements, reader: Reader) -> list[SubscriptionState]:
@@ -64,7 +66,8 @@ async def states_of(connection: Pool, statements: EventStoreStatements, horizon:
         else:
             state = SubscriptionState(name, position, active, updated_at, holder, 0, 0.0)
             states.append(await _with_lag(connection, statements, state, horizon, None))
-    return states
+    parked = dict(await execute(connection, statements.text("eventstore/parking:count")))
+    return [state._replace(parked=parked.get(state.name, 0)) for state in states]
 
 
 async def _groups(connection: Pool, statements: EventStoreStatements) -> list[tuple[SubscriptionState, str]]:

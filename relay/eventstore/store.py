@@ -4,7 +4,9 @@ Each part implements the methods of its topic, in the module of its name:
 
 - ``AppendPart`` in ``append.py``: ``append``
 - ``ReadPart`` in ``read.py``: ``read_stream``, ``read_all``
-- ``SubscriptionPart`` in ``subscriptions.py``: ``subscribe``, and listing, resetting and deleting subscriptions
+- ``SubscriptionPart`` in ``subscriptions.py``: ``subscribe``, ``process``, and listing, resetting and deleting
+  subscriptions
+- ``ParkedPart`` in ``parked.py``: listing, retrying and skipping what subscriptions have set aside
 - ``DeletionPart`` in ``deletion.py``: ``delete_stream``
 - ``TenantPart`` in ``tenants.py``: ``provision_tenant``, ``list_tenants``, ``drop_tenant``
 - ``ArchivePart`` in ``archive.py``: ``export_tenant``, ``import_tenant``

@@ -15,23 +15,23 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
 from uuid import uuid4
 
-import psycopg
-
 from relay.core.backoff import RetryPolicy
 from relay.core.checkpoint import START, Checkpoint
 from relay.core.errors import ConfigError, PositionsWentBack, StorageBusy, StorageError, StorageUnavailable
-from relay.eventstore.database import Connection, Database, translated
+from relay.eventstore.batch import BatchContent, SubscriptionBatch
+from relay.eventstore.database import Database
 from relay.eventstore.errors import SubscriptionDeleted, SubscriptionLost
 from relay.eventstore.groups import WHOLE, Part
-from relay.eventstore.lease import SubscriptionClaim, SubscriptionLease
+from relay.eventstore.lease import LAZILY, SubscriptionClaim, SubscriptionLease
 from relay.eventstore.meter import Meter
-from relay.eventstore.model import StoredEvent, checked_position
+from relay.eventstore.model import LARGEST_POSITION, checked_position
+from relay.eventstore.parking import Held, Parking
 from relay.eventstore.part import check_limit
 from relay.eventstore.read import EventFilter, EventPage, Reader
 from relay.eventstore.renewal import Renewals
@@ -79,41 +79,16 @@ class SubscriptionOptions:
             checked_position("start", self.start)
 
 
-class SubscriptionBatch:
-    """Events in the order of their positions. Iterate over it; requesting the next batch acknowledges this one."""
+@dataclass(slots=True)
+class Progress:
+    """How far an active instance is."""
 
-    def __init__(self, lease: SubscriptionLease, page: EventPage, read_from: int) -> None:
-        self.events = page.events
-        self.checkpoint = page.checkpoint
-        """What acknowledging this batch stores; a consumer that keeps its own may pass it to ``read_all``."""
-        self.position = page.checkpoint.position
-        """Its position."""
-        self._read_from = read_from
-        self.set_aside = page.set_aside
-        """Of the rows between them that cannot be decoded, which the subscription has passed over."""
-        self._lease = lease
-        self._holder = lease.holder
-        self.acknowledged = False
-        """Whether the consumer has acknowledged it in a transaction of its own, which may still roll back."""
-
-    def __iter__(self) -> Iterator[StoredEvent]:
-        return iter(self.events)
-
-    def __len__(self) -> int:
-        return len(self.events)
-
-    async def acknowledge(self, connection: Connection) -> None:
-        """Store the checkpoint in the transaction that is open on ``connection``, with the consumer's own work.
-
-        Commit before requesting the next batch: otherwise this one is delivered again. Raises
-        ``SubscriptionLost`` when another instance has taken over, or when this batch was acknowledged already, and
-        ``PositionsWentBack`` when the stored position is not the one from which the batch was read: roll back.
-        """
-        try:
-            await self._lease.store(connection, self.checkpoint, self._read_from, self._holder)
-        except psycopg.Error as error:
-            raise translated(error, "acknowledge a batch") from error
-        self.acknowledged = True
+    reached: Checkpoint
+    """What it has delivered or passed over."""
+    stored: int
+    """The position of the checkpoint in the store."""
+    stored_at: float
+    """When it was stored, by the clock of this process."""
 
 
 class Subscription:
@@ -130,7 +105,6 @@ class Subscription:
         options: SubscriptionOptions,
     ) -> None:
         self._database = database
-        self._statements = statements
         self._reader = reader
         self._wakeup = wakeup
         self._renewals = renewals
@@ -138,6 +112,7 @@ class Subscription:
         """For logs and measurements."""
         self._options = options
         self._lease = SubscriptionLease(database, statements, name, options.part, options.lease)
+        self._parking = Parking(database, statements, name)
         self._blocked_since: float | None = None
         self._failures = 0
         """Failed attempts to read since the last page."""
@@ -194,40 +169,78 @@ class Subscription:
     async def _active(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[SubscriptionBatch]:
         """Batches while the lease is held, and while no other slots are to be taken."""
         event_filter = replace(self._options.event_filter, slots=claim.slots)
-        reached, stored = await self._checked(claim), claim.stored.position
-        wait, stored_at, idle = _SHORTEST_WAIT, time.monotonic(), False
+        progress = Progress(await self._checked(claim), claim.stored.position, time.monotonic())
+        await self._parking.begin(claim.slots)
+        wait, idle = _SHORTEST_WAIT, False
         while not self._slots_free:
             raise_if_cancelled()
             woken.clear()
-            page = await self._page(reached, event_filter)
+            batch, page = await self._next(progress, event_filter)
             self._failures = 0
-            self._measure(page, reached.position)
-            if page.events:
+            if batch is not None:
                 if idle:  # nothing has checked the lease since the last batch: it may have been reset meanwhile
                     await self._lease.renew()
-                    idle = False
-                batch = SubscriptionBatch(self._lease, page, stored)
-                self._outstanding = reached.position, page.events[0].log_date
-                yield batch
-                if await self._settle(batch, stored):
-                    reached, stored = batch.checkpoint, batch.position
+                if batch.events:
+                    self._outstanding = progress.reached.position, batch.events[0].log_date
+                    yield batch
+                await self._settle(batch, progress)
                 self._outstanding = None
-                wait, stored_at = _SHORTEST_WAIT, time.monotonic()
+                wait, idle = _SHORTEST_WAIT, False
+            if page is None:
                 continue
-            reached, idle = page.checkpoint, True
-            if self._lease_lost:
-                raise self._lease.lost()
-            if reached.position != stored and time.monotonic() - stored_at > _CHECKPOINT_WHEN_IDLE:
-                await self._lease.acknowledge(reached, stored)
-                stored, stored_at = reached.position, time.monotonic()
-            if page.more:
-                continue
-            raise_if_cancelled()
-            pause = wait if page.waiting else self._options.poll_interval
-            wait = min(2 * wait, _LONGEST_WAIT) if page.waiting else _SHORTEST_WAIT
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):  # not wait_for(), which before 3.12 may swallow a cancellation
-                    await woken.wait()
+            idle = True
+            if time.monotonic() - progress.stored_at > _CHECKPOINT_WHEN_IDLE:
+                await self._store_reached(progress)
+            wait = await self._wait_for_more(page, wait, woken)
+
+    async def _wait_for_more(self, page: EventPage, wait: float, woken: asyncio.Event) -> float:
+        """Wait until there may be more to read; returns how long to wait the next time behind an open transaction."""
+        if self._lease_lost:
+            raise self._lease.lost()
+        if page.more:
+            return wait
+        raise_if_cancelled()
+        pause = wait if page.waiting else self._options.poll_interval
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):  # not wait_for(), which before 3.12 may swallow a cancellation
+                await woken.wait()
+        return min(2 * wait, _LONGEST_WAIT) if page.waiting else _SHORTEST_WAIT
+
+    async def _next(
+        self, progress: Progress, event_filter: EventFilter
+    ) -> tuple[SubscriptionBatch | None, EventPage | None]:
+        """What to deliver or to store next; without it, the page that had nothing."""
+        if held := await self._parking.due(self._options.poll_interval):
+            return await self._retried(held, progress), None
+        replay_until = self._parking.replay_until
+        page = await self._page(progress.reached, event_filter, replay_until or LARGEST_POSITION)
+        self._measure(page, progress.reached.position)
+        if replay_until and not page.more and page.head >= replay_until:
+            self._parking.replay_until = 0
+            page = replace(page, more=True)
+        events, faults = self._parking.passed(page.events, page.set_aside)
+        for error in faults:
+            _log.error("subscription %s: set aside: %s", self._name, error)
+        if not events and not faults:
+            progress.reached = page.checkpoint
+            return None, page
+        is_replayed = replay_until > 0
+        content = BatchContent(events, page.checkpoint, progress.stored, tuple(faults), is_replayed)
+        return SubscriptionBatch(self._lease, self._parking, content), None
+
+    async def _retried(self, held: Held, progress: Progress) -> SubscriptionBatch:
+        """The next events of a parked stream, up to the checkpoint, which no other batch moves meanwhile."""
+        await self._store_reached(progress)
+        types = self._options.event_filter.types
+        events, faults = await self._parking.events(held, progress.stored, self._options.batch_size, types)
+        content = BatchContent(events, progress.reached, progress.stored, faults, retried=held)
+        return SubscriptionBatch(self._lease, self._parking, content)
+
+    async def _store_reached(self, progress: Progress) -> None:
+        """Store how far the pages without an event have come."""
+        if progress.reached.position != progress.stored:
+            await self._lease.acknowledge(progress.reached, progress.stored)
+            progress.stored, progress.stored_at = progress.reached.position, time.monotonic()
 
     async def _checked(self, claim: SubscriptionClaim) -> Checkpoint:
         """The claimed checkpoint, completed where it was stored as a position alone. Raises PositionsWentBack."""
@@ -237,25 +250,40 @@ class Subscription:
             return await self._reader.checkpoint(claim.stored.position)
         return claim.stored
 
-    async def _page(self, after: Checkpoint, event_filter: EventFilter) -> EventPage:
-        """The next page; says what it sets aside."""
-        options = self._options
-        set_aside = options.undecodable == "set aside"
-        page = await self._reader.page(after, options.batch_size, event_filter, set_aside=set_aside)
-        for error in page.set_aside:
-            _log.error("subscription %s: set aside: %s", self._name, error)
-        return page
+    async def _page(self, after: Checkpoint, event_filter: EventFilter, until: int) -> EventPage:
+        """The next page; what cannot be decoded ends it, unless it is to be set aside, or behind what is."""
+        is_set_aside = self._options.undecodable == "set aside"
+        return await self._reader.page(
+            after,
+            self._options.batch_size,
+            event_filter,
+            passes=lambda error: is_set_aside or self._parking.holds(error),
+            until=until,
+        )
 
-    async def _settle(self, batch: SubscriptionBatch, read_from: int) -> bool:
-        """Whether a batch that the consumer has processed is acknowledged, and not rolled back."""
+    async def _settle(self, batch: SubscriptionBatch, progress: Progress) -> None:
+        """Acknowledge a batch that the consumer has processed, unless it has done so itself, or has rolled back."""
+        if batch.is_lost:
+            raise self._lease.lost()
         if not batch.acknowledged:
-            await self._lease.acknowledge(batch.checkpoint, read_from)
-        elif (position := await self._lease.position()) != batch.position:
-            if position != read_from:
+            await self._acknowledge(batch)
+        elif not batch.retried and (position := await self._lease.position()) != batch.position:
+            if position != batch.read_from:
                 raise PositionsWentBack(batch.position, position)
-            return False
+            return
+        if batch.changes_parking:
+            await self._parking.load()
+        if not batch.retried:
+            progress.reached, progress.stored = batch.checkpoint, batch.position
+        progress.stored_at = time.monotonic()
         self._options.meter.delivered(self._name, len(batch))
-        return True
+
+    async def _acknowledge(self, batch: SubscriptionBatch) -> None:
+        run = self._database.transaction if batch.changes_parking else self._database.run
+        await run(
+            f"acknowledge subscription {self._name}",
+            lambda connection: batch.store(connection, synchronous_commit=LAZILY),
+        )
 
     async def _make_known(self) -> None:
         if await self._lease.exists():

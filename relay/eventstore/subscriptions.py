@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
-from typing import Final
+from typing import Final, TypedDict, Unpack
 from uuid import UUID
 
+from relay.core.backoff import RetryPolicy
 from relay.core.errors import ConfigError
+from relay.eventstore.batch import SubscriptionBatch
 from relay.eventstore.database import Connection, Database, execute
 from relay.eventstore.groups import Part
 from relay.eventstore.lease import stored_form
 from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.model import checked_position
+from relay.eventstore.parked import ParkedPart
 from relay.eventstore.part import Id
+from relay.eventstore.process import DEFAULT_RETRY, Handler, Processing
 from relay.eventstore.read import EventFilter, ReadPart
 from relay.eventstore.renewal import Renewals
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.states import SubscriptionState, read_states
-from relay.eventstore.subscription import Start, Subscription, SubscriptionBatch, SubscriptionOptions, Undecodable
+from relay.eventstore.subscription import Start, Subscription, SubscriptionOptions, Undecodable
 from relay.eventstore.wakeup import Wakeup
 
 _LOOK_AGAIN: Final = 0.02  # seconds
 
 
-class SubscriptionPart(ReadPart):
+class SubscribeOptions(TypedDict, total=False):
+    """The options of ``subscribe``."""
+
+    batch_size: int
+    tenants: Iterable[Id] | None
+    types: Iterable[str] | None
+    start: Start
+    lease: float
+    poll_interval: float
+    meter: Meter | None
+    undecodable: Undecodable
+    part: tuple[int, int] | None
+
+
+class SubscriptionPart(ReadPart, ParkedPart):
     """Subscribing, and operating subscriptions."""
 
     def __init__(self, database: Database, statements: EventStoreStatements, tenant: UUID | None = None) -> None:
@@ -52,8 +70,9 @@ class SubscriptionPart(ReadPart):
         consumer's own transaction. One instance of a name is active; another takes over when it has not renewed its
         lease for ``lease`` seconds. Notifications wake it; without them it polls every ``poll_interval`` seconds.
         ``start`` counts for a new name only: ``"beginning"``, ``"end"`` or a position. A row that cannot be decoded
-        raises ``UndecodableEvent`` after the events before it; with ``undecodable="set aside"`` it is passed over,
-        logged as an error and listed in ``batch.set_aside``.
+        raises ``UndecodableEvent`` after the events before it; with ``undecodable="set aside"`` its stream is parked
+        there, which is logged as an error and listed in ``batch.set_aside``. ``batch.park`` parks one whose event the
+        consumer cannot apply (``relay.eventstore.parking``); ``process`` does that after some tries.
 
         ``part=(i, n)`` consumes part ``i`` of ``n``, counted from 0: the events of those streams whose hash falls into
         it, in their order. Run an instance, or several, for each part; ``n`` may be another one in the next deployment
@@ -75,6 +94,20 @@ class SubscriptionPart(ReadPart):
             self._database, self._statements, self._reader, self._wakeup, self._renewals, stored, options
         )
 
+    async def process(
+        self, name: str, handler: Handler, *, retry: RetryPolicy = DEFAULT_RETRY, **options: Unpack[SubscribeOptions]
+    ) -> None:
+        """Apply each event with ``await handler(event, connection)``, without end.
+
+        The connection is the store's: its transaction stores the checkpoint too, so that what the handler writes there
+        counts exactly once. A failing event is tried as ``retry`` says; then its stream is parked, with its later
+        events behind it in order, and the others go on. Rows that cannot be decoded are parked too. The other options
+        are those of ``subscribe``. It ends with an error only for what ends a subscription.
+        """
+        options.setdefault("undecodable", "set aside")
+        batches = self.subscribe(name, **options)
+        await Processing(self._database, name, handler, retry).run(batches)
+
     async def list_subscriptions(self) -> list[SubscriptionState]:
         """All subscriptions by name, with their checkpoints and what is after them.
 
@@ -85,20 +118,22 @@ class SubscriptionPart(ReadPart):
         prefix = self._stored_name("")
         return [state._replace(name=state.name.removeprefix(prefix)) for state in states]
 
-    def _stored_name(self, name: str) -> str:
-        """The name in the table: a store of one tenant has names of its own, which row-level security tells apart."""
-        return name if self._tenant is None else f"{self._tenant}/{name}"
-
     async def reset_subscription(self, name: str, position: int = 0) -> None:
         """Let a subscription continue after ``position``, 0 being the beginning.
 
         Its active instances, if any, can no longer acknowledge their current batches and continue there too, in all
-        parts. The stored position is that of the last event up to there. Raises ``PositionsWentBack`` for one above the
-        newest.
+        parts. The stored position is that of the last event up to there. What was delivered before comes with
+        ``batch.replayed``. Parked streams are forgotten: their events come again above the position, and not below it.
+        Raises ``PositionsWentBack`` for a position above the newest.
         """
         checkpoint = await self._reader.checkpoint(checked_position("position", position))
         values = {"name": self._stored_name(name), **stored_form(checkpoint)}
-        steps = ("subscriptions:reset", "subscription_groups:drop_members", "subscription_groups:drop_slots")
+        steps = (
+            "subscriptions:reset",
+            "subscription_groups:drop_members",
+            "subscription_groups:drop_slots",
+            "parking:forget_all",
+        )
 
         async def reset(connection: Connection) -> None:
             for step in steps:

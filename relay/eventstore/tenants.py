@@ -122,13 +122,14 @@ async def _forget(connection: Connection, statements: EventStoreStatements, tena
 
 
 async def _forget_ids(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> int:
-    """Remove the ids of the tenant's events and the records of its deleted streams; returns how many there were."""
+    """Remove the ids of the tenant's events and the records of its streams; returns how many there were."""
     removed, values = 0, {"tenant": tenant_id}
     ids = statements.text("eventstore/tenants:forget_ids")
     while count := (await execute(connection, ids, values))[0][0]:
         removed += count
-    tombstones = statements.text("eventstore/tenants:forget_tombstones")
-    return removed + len(await execute(connection, tombstones, values))
+    for rest in ("tenants:forget_tombstones", "parking:forget_tenant"):
+        removed += len(await execute(connection, statements.text(f"eventstore/{rest}"), values))
+    return removed
 
 
 async def _forget_remains(connection: Connection, statements: EventStoreStatements, tenant_id: UUID) -> int:

@@ -213,6 +213,13 @@ CHECKPOINT_LAG_SECONDS = _row(
     "Age of the oldest event after the checkpoint",
     Section.STORE,
 )
+PARKED_STREAMS = _row(
+    "openoutbox_eventstore_parked_streams",
+    _G,
+    _PART[:3],
+    "Streams that the subscription has set aside, behind an event that failed",
+    Section.STORE,
+)
 LISTED_AT = _row(
     "openoutbox_eventstore_listed_timestamp_seconds",
     _G,

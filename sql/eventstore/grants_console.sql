@@ -8,7 +8,8 @@ GRANT USAGE ON SCHEMA public TO app_role;
 -- To read events through the parent, the feed, the store's settings, and the subscriptions.
 GRANT SELECT ON
 public.event, public.event_feed, public.event_store,
-public.event_subscription, public.event_subscription_member, public.event_subscription_slot TO app_role;
+public.event_subscription, public.event_subscription_member, public.event_subscription_slot, public.event_parked
+TO app_role;
 
 -- name: positions
 -- To see which positions have settled. Tags: gapless or settled.

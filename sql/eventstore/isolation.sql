@@ -106,3 +106,16 @@ DROP POLICY IF EXISTS tenant_isolation ON public.event_subscription_slot;
 -- The slots of groups of those subscriptions. Locks: these, exclusively, for an instant.
 CREATE POLICY tenant_isolation ON public.event_subscription_slot
 USING (STARTS_WITH(Name, NULLIF(current_setting('eventstore.tenant', TRUE), '') || '/'));
+
+-- name: secure_parked
+-- The same for streams that were set aside. Locks: their table, exclusively, for an instant.
+ALTER TABLE public.event_parked ENABLE ROW LEVEL SECURITY;
+
+-- name: drop_parked_policy
+-- Drops their policy, to be created again in the same transaction. Locks: their table, exclusively, for an instant.
+DROP POLICY IF EXISTS tenant_isolation ON public.event_parked;
+
+-- name: parked_policy
+-- The streams that those subscriptions have set aside. Locks: their table, exclusively, for an instant.
+CREATE POLICY tenant_isolation ON public.event_parked
+USING (STARTS_WITH(Name, NULLIF(current_setting('eventstore.tenant', TRUE), '') || '/'));

@@ -82,11 +82,28 @@ WHERE Name = %(name)s AND Holder = %(holder)s::UUID;
 -- name: reset
 -- Sets a subscription to a position and ends the lease of its active instance, which then can no longer acknowledge
 -- its current batch. A group is one subscription again until its first member claims. In the same transaction follow
--- subscription_groups:drop_members and drop_slots. Index: the primary key. Locks: the row.
-INSERT INTO public.event_subscription (Name, Position, LastRead)
+-- subscription_groups:drop_members and drop_slots. What was delivered before is remembered (ReplayUntil).
+-- Index: the primary keys. Locks: the row.
+INSERT INTO public.event_subscription AS known (Name, Position, LastRead)
 VALUES (%(name)s, %(position)s::BIGINT, %(last_read)s)
 ON CONFLICT (Name) DO UPDATE
-SET Position = EXCLUDED.Position, LastRead = EXCLUDED.LastRead, Holder = NULL, HeldUntil = NULL, Grouped = FALSE,
+SET
+    Position = EXCLUDED.Position,
+    LastRead = EXCLUDED.LastRead,
+    ReplayUntil = GREATEST(
+        known.ReplayUntil,
+        known.Position,
+        (
+            SELECT MAX(GREATEST(slot.Position, member.Position))
+            FROM public.event_subscription_slot AS slot
+            LEFT JOIN public.event_subscription_member AS member
+                ON slot.Name = member.Name AND slot.Holder = member.Holder
+            WHERE slot.Name = known.Name
+        )
+    ),
+    Holder = NULL,
+    HeldUntil = NULL,
+    Grouped = FALSE,
     UpdatedAt = now();
 
 -- name: delete

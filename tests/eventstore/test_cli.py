@@ -22,6 +22,35 @@ from tests.support.fixtures.postgres import Database
 from tests.support.waiting import patience
 
 
+def test_parked_streams_are_listed_shown_retried_and_skipped(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cli(*arguments: str, fails: bool = False) -> str:
+        done = CliRunner().invoke(app, ["store", *arguments, "--storage-url", database.url])
+        assert isinstance(done.exception, ConfigError) if fails else done.exit_code == 0, done.exception
+        return str(done.exception) if fails else done.stdout
+
+    tenant, stream = str(TENANT), str(STREAM)
+    cli("migrate")
+    CliRunner().invoke(app, ["tenant", "provision", tenant, "--storage-url", database.url])
+    cli("append", tenant, stream, "Opened", "--data", '{"n": 1}')
+    database.run("INSERT INTO event_subscription (Name, Position) VALUES ('sums', 1)")
+    insert = "INSERT INTO event_parked (Name, TenantId, StreamId, Position, Version, Tries, Error) VALUES "
+    database.run(insert + "('sums', %s, %s, 1, 1, 5, 'ValueError: no sum')", (TENANT, STREAM))
+    assert re.search(f"^sums  {tenant} {stream}  version 1 .*  5 attempts  ValueError: no sum$", cli("parked", "list"))
+    assert json.loads(cli("parked", "list", "sums", "--json"))["tries"] == 5
+    assert cli("parked", "list", "other") == ""
+    shown, event = map(json.loads, cli("parked", "show", "sums", tenant, stream).splitlines())
+    assert (shown["error"], event["data"]) == ("ValueError: no sum", {"n": 1})
+    assert cli("parked", "skip", "sums", tenant, stream).startswith("skipped one event")
+    assert "to be retried" in cli("parked", "list")
+    assert "retries it now" in cli("parked", "skip", "sums", tenant, stream, fails=True)
+    assert cli("parked", "retry", "sums") == "1 stream of sums will be retried\n"
+    assert cli("parked", "retry", "sums", tenant, stream) == "1 stream of sums will be retried\n"
+    assert "openoutbox_eventstore_parked_streams{" in cli("subscriptions", "--prometheus")
+    assert "has not parked" in cli("parked", "show", "other", tenant, stream, fails=True)
+
+
 def test_the_life_of_a_tenant(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

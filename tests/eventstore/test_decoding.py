@@ -69,6 +69,7 @@ async def test_a_row_that_cannot_be_decoded_is_named_and_stops_no_other(
 async def test_a_subscription_stops_at_such_a_row_or_sets_it_aside(
     gapless_store: EventStore, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Set aside with its stream: other streams go on."""
     store = gapless_store
     await store.append(TENANT, STREAM, [NewEvent("before")], NO_STREAM)
     database.run(INSERT.format(BROKEN["infinite time"]), (TENANT, STREAM, 2))
@@ -80,13 +81,14 @@ async def test_a_subscription_stops_at_such_a_row_or_sets_it_aside(
     with caplog.at_level(logging.ERROR):
         assert [event.type for event in await anext(passing)] == ["before"]
         waiting = asyncio.create_task(anext(passing))
-        await store.append(TENANT, STREAM, [NewEvent("after")], ANY)
-        assert [event.type for event in await waiting] == ["after"]
+        await store.append(TENANT, STREAM, [NewEvent("behind")], ANY)
+        await store.append(OTHER_TENANT, STREAM, [NewEvent("other")], ANY)
+        assert [event.type for event in await waiting] == ["other"]
     assert "set aside: the event at position 2" in caplog.text
     async with asyncio.timeout(patience()):
         await passing.aclose()
     whole = store.subscribe("whole", undecodable="set aside")
     batch = await anext(whole)
-    assert [event.type for event in batch] == ["before", "after"]
+    assert [event.type for event in batch] == ["before", "other"]
     assert [error.sequence_num for error in batch.set_aside] == [2]
     await whole.aclose()

@@ -99,8 +99,10 @@ async def test_a_role_that_subscribes_may_do_so_in_parts_after_the_upgrade(
 ) -> None:
     """From migration 5, with tenants isolated: the new tables get the rights and the policy of the subscriptions."""
     await gapless_store.isolate_tenants(role)
-    database.run("DROP TABLE event_subscription_slot, event_subscription_member, event_tombstone, event_dropped_tenant")
-    database.run("ALTER TABLE event_subscription DROP COLUMN Grouped, DROP COLUMN LeaseSeconds, DROP COLUMN LastRead")
+    newer = ("subscription_slot", "subscription_member", "tombstone", "dropped_tenant", "parked")
+    database.run("DROP TABLE " + ", ".join(f"event_{table}" for table in newer))
+    columns = ("Grouped", "LeaseSeconds", "LastRead", "ReplayUntil")
+    database.run("ALTER TABLE event_subscription " + ", ".join(f"DROP COLUMN {column}" for column in columns))
     database.run("DELETE FROM event_migration WHERE Number >= 7")
     await gapless_store.migrate()
     await gapless_store.append(TENANT, STREAM, [NewEvent("Old")], 0)

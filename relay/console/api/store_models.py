@@ -93,6 +93,7 @@ class SubscriptionItem(BaseModel):
     lag_seconds: float = Field(description="The age of the oldest of them.")
     part: tuple[int, int] | None
     slots: int | None
+    parked: int = Field(description="Streams that the subscription has set aside, behind an event that failed.")
 
     @classmethod
     def of(cls, state: SubscriptionState) -> SubscriptionItem:

@@ -1,0 +1,128 @@
+"""``relay-cli store parked``: the streams that subscriptions have set aside, and what to do with them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Final
+from uuid import UUID
+
+import typer
+
+from relay.core.errors import ConfigError
+from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
+from relay_cli.groups import command_group
+from relay_cli.options import Json, StorageUrl
+from relay_cli.output import json_form, plural
+from relay_cli.values import stream_id, tenant_id
+
+if TYPE_CHECKING:
+    from relay.eventstore import EventStore, ParkedStream
+
+_SHORT: Final = 80  # characters of an error in a list
+
+app = command_group("List, retry and skip the streams that subscriptions have set aside.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The subscription.")]
+StreamId = Annotated[str, typer.Argument(metavar="STREAM", parser=stream_id, help="The stream's id, a UUID.")]
+
+
+@app.command("list")
+def list_streams(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this subscription.")] = None,
+    as_json: Json = False,
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """List the streams that a subscription, or all, have set aside, oldest first.
+
+    Example: relay-cli store parked list balances --schema bank
+    """
+
+    async def work(store: EventStore) -> None:
+        for stream in await store.list_parked(name):
+            typer.echo(json.dumps(stream._asdict(), default=json_form) if as_json else _line(stream))
+
+    with_store(context, storage_url, schema, work)
+
+
+def _line(stream: ParkedStream) -> str:
+    state = "to be retried" if stream.retrying else f"{plural(stream.tries, 'attempt')}"
+    error = " ".join(stream.error.split())[:_SHORT]
+    place = f"{stream.subscription}  {stream.tenant_id} {stream.stream_id}  version {stream.version}"
+    return f"{place}  since {stream.parked_at:%Y-%m-%d %H:%M:%S}  {state}  {error}"
+
+
+@app.command("show")
+def show(
+    context: typer.Context,
+    name: Name,
+    tenant: TenantId,
+    stream: StreamId,
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Print why a stream is set aside, then the event that failed, as JSON.
+
+    Example: relay-cli store parked show balances TENANT STREAM
+    """
+    from relay.eventstore import UndecodableEvent
+
+    async def work(store: EventStore) -> None:
+        wanted = UUID(tenant), UUID(stream)
+        parked = [one for one in await store.list_parked(name) if (one.tenant_id, one.stream_id) == wanted]
+        if not parked:
+            raise ConfigError(f"subscription {name!r} has not parked stream {stream} of tenant {tenant}")
+        typer.echo(json.dumps(parked[0]._asdict(), ensure_ascii=False, default=json_form))
+        try:
+            for event in await store.read_stream(tenant, stream, parked[0].version, limit=1):
+                print_event(event)
+        except UndecodableEvent as error:
+            typer.echo(str(error), err=True)
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("retry")
+def retry(
+    context: typer.Context,
+    name: Name,
+    tenant: Annotated[
+        str | None, typer.Argument(metavar="[TENANT]", parser=tenant_id, help="Only a stream of this tenant.")
+    ] = None,
+    stream: Annotated[
+        str | None, typer.Argument(metavar="[STREAM]", parser=stream_id, help="Only this stream.")
+    ] = None,
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Let the running consumer apply the parked events again: of one stream, or of all of a subscription.
+
+    Example: relay-cli store parked retry balances
+    """
+
+    async def work(store: EventStore) -> None:
+        typer.echo(f"{plural(await store.retry_parked(name, tenant, stream), 'stream')} of {name} will be retried")
+
+    with_store(context, storage_url, schema, work)
+
+
+@app.command("skip")
+def skip(
+    context: typer.Context,
+    name: Name,
+    tenant: TenantId,
+    stream: StreamId,
+    schema: Schema = DEFAULT_SCHEMA,
+    storage_url: StorageUrl = None,
+) -> None:
+    """Give up the event that failed; the running consumer goes on with the next one of the stream.
+
+    Example: relay-cli store parked skip balances TENANT STREAM
+    """
+
+    async def work(store: EventStore) -> None:
+        await store.skip_parked(name, tenant, stream)
+        typer.echo(f"skipped one event of {stream}; what is behind it will be applied")
+
+    with_store(context, storage_url, schema, work)
