@@ -72,7 +72,8 @@ def _print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
     holder = f"held by {state.holder}" if state.active else "not active"
     lag = f"lag {plural(state.lag_events, 'event')}, {state.lag_seconds:.1f} s"
     part = "" if state.slots is None else f"  {_part(state.part)} ({state.slots} of 256 slots)"
-    typer.echo(f"{state.name}{part}  position {state.position}  {lag}  {holder}")
+    parked = f"  {plural(state.parked, 'stream')} parked" if state.parked else ""
+    typer.echo(f"{state.name}{part}  position {state.position}  {lag}{parked}  {holder}")
 
 
 def _part(part: tuple[int, int] | None) -> str:

@@ -12,7 +12,10 @@ from deploy.grafana.model import Dashboard, Panel, Query, Variable
 from relay.core.telemetry import DestinationState
 
 _CHOSEN: Final = 'job=~"$table", relay_id=~"$relay"'
-_STORE: Final = 'database=~"$database", schema=~"$schema", subscription=~"$subscription"'
+_SCHEMA: Final = 'database=~"$database", schema=~"$schema"'
+_STORE: Final = f'{_SCHEMA}, subscription=~"$subscription"'
+_PART: Final = "{{subscription}} {{part}}"
+_LISTED: Final = "openoutbox_eventstore_listed_timestamp_seconds"
 _WINDOW: Final = "[$__rate_interval]"
 _COLOURS: Final = ("green", "yellow", "orange", "red", "purple")
 _DESTINATION_STATES: Final = tuple(
@@ -330,8 +333,8 @@ EVENT_STORE: Final = Dashboard(
     "Open Outbox: event store",
     "Subscriptions: how far each is, and how far behind. Needs EVENT_STORE_SCHEMA, or the listing as a text file.",
     (
-        Variable("database", "Database", "openoutbox_eventstore_listed_timestamp_seconds", "database"),
-        Variable("schema", "Schema", 'openoutbox_eventstore_listed_timestamp_seconds{database=~"$database"}', "schema"),
+        Variable("database", "Database", _LISTED, "database"),
+        Variable("schema", "Schema", f'{_LISTED}{{database=~"$database"}}', "schema"),
         Variable("subscription", "Subscription", "openoutbox_eventstore_checkpoint_position", "subscription"),
     ),
     (
@@ -340,7 +343,7 @@ EVENT_STORE: Final = Dashboard(
             "Age of the oldest event after the checkpoint.",
             "s",
             "operate/alerts.md#outboxsubscriptionlagging",
-            (Query(_checkpoint("openoutbox_eventstore_checkpoint_lag_seconds"), "{{subscription}} {{part}}"),),
+            (Query(_checkpoint("openoutbox_eventstore_checkpoint_lag_seconds"), _PART),),
             warn_above=300,
         ),
         Panel(
@@ -348,26 +351,21 @@ EVENT_STORE: Final = Dashboard(
             "Events of all tenants and types after the checkpoint, counted up to 100,000.",
             "short",
             "guide/event-store.md#watching-the-lag",
-            (Query(_checkpoint("openoutbox_eventstore_checkpoint_lag_events"), "{{subscription}} {{part}}"),),
+            (Query(_checkpoint("openoutbox_eventstore_checkpoint_lag_events"), _PART),),
         ),
         Panel(
             "Positions a second",
             "How fast each checkpoint moves; 0 where nothing is appended or the consumer stands still.",
             "cps",
             "guide/event-store.md#watching-the-lag",
-            (
-                Query(
-                    _checkpoint("rate(openoutbox_eventstore_checkpoint_position", f"{_WINDOW})"),
-                    "{{subscription}} {{part}}",
-                ),
-            ),
+            (Query(_checkpoint("rate(openoutbox_eventstore_checkpoint_position", f"{_WINDOW})"), _PART),),
         ),
         Panel(
             "Consumers",
             "Whether an instance holds the lease of the subscription or part.",
             "none",
             "operate/alerts.md#outboxsubscriptionlagging",
-            (Query(_checkpoint("openoutbox_eventstore_checkpoint_active"), "{{subscription}} {{part}}"),),
+            (Query(_checkpoint("openoutbox_eventstore_checkpoint_active"), _PART),),
             states=((0, "no consumer", "orange"), (1, "active", "green")),
         ),
         Panel(
@@ -383,13 +381,7 @@ EVENT_STORE: Final = Dashboard(
             "The other plots show the state of that moment.",
             "s",
             "operate/alerts.md#outboxsubscriptionsnotlisted",
-            (
-                Query(
-                    "time() - max by (database, schema) (openoutbox_eventstore_listed_timestamp_seconds"
-                    '{database=~"$database", schema=~"$schema"})',
-                    "{{database}} {{schema}}",
-                ),
-            ),
+            (Query(f"time() - max by (database, schema) ({_LISTED}{{{_SCHEMA}}})", "{{database}} {{schema}}"),),
             warn_above=600,
         ),
     ),

@@ -17,7 +17,7 @@ from relay.eventstore.database import Connection, translated
 from relay.eventstore.errors import UndecodableEvent
 from relay.eventstore.lease import SubscriptionLease
 from relay.eventstore.model import StoredEvent
-from relay.eventstore.parking import Held, Park, Parking
+from relay.eventstore.parking import HeldStream, Park, Parking
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class BatchContent:
     """The stored position that acknowledging replaces."""
     faults: tuple[UndecodableEvent, ...] = ()
     replayed: bool = False
-    retried: Held | None = None
+    retried: HeldStream | None = None
     """The parked stream that the events are of."""
 
 
@@ -43,6 +43,8 @@ class SubscriptionBatch:
         self._content = content
         self._holder = lease.holder
         self._parks: dict[tuple[UUID, UUID], Park] = {}
+        self._stored: set[tuple[UUID, UUID]] = set()
+        """Those that a part of the same batch has stored."""
         for fault in content.faults:
             self.park(fault, fault.reason)
         self.acknowledged = False
@@ -107,9 +109,12 @@ class SubscriptionBatch:
         """Set the event's stream aside at this event, with the acknowledgement of the batch.
 
         The event counts as not applied: roll back what was done for it. This and later events of the stream wait until
-        an operator retries or skips it; all others go on.
+        an operator retries or skips it; all others go on. Of two events of a stream, the earlier one counts.
         """
-        self._parks.setdefault((event.tenant_id, event.stream_id), Park.of(event, error, tries))
+        stream = event.tenant_id, event.stream_id
+        known = self._parks.get(stream)
+        if known is None or event.sequence_num < known.event.sequence_num:
+            self._parks[stream] = Park.of(event, error, tries)
 
     async def acknowledge(self, connection: Connection) -> None:
         """Store the checkpoint in the transaction that is open on ``connection``, with the consumer's own work.
@@ -129,7 +134,8 @@ class SubscriptionBatch:
         content = self._content
         if content.retried is None:
             await self._lease.store(connection, content.checkpoint, content.read_from, self._holder, synchronous_commit)
-            await self._parking.park(connection, list(self._parks.values()))
+            parks = [park for stream, park in self._parks.items() if stream not in self._stored]
+            await self._parking.park(connection, parks)
             return
         await self._lease.fence(connection, self._holder)
         last = content.events[-1] if content.events else None
@@ -141,28 +147,29 @@ class SubscriptionBatch:
         What one of them parks, the later ones leave out.
         """
         content = self._content
-        read_from, held = content.read_from, content.retried
+        stored: dict[tuple[UUID, UUID], Park] = {}
+        for part in self._parts():
+            batch = SubscriptionBatch(self._lease, self._parking, part)
+            batch._holder = self._holder
+            batch._stored = set(stored)
+            batch._parks |= stored
+            yield batch
+            stored |= batch._parks
+            self._parks |= batch._parks  # for changes_parking
+            if content.retried is not None and batch._parks:
+                return
+
+    def _parts(self) -> Iterator[BatchContent]:
+        """One for each event. A row that cannot be decoded is in the part whose checkpoint passes it."""
+        content, held = self._content, self._content.retried
+        read_from, faults = content.read_from, content.faults
         for number, event in enumerate(content.events, 1):
             is_last = number == len(content.events)
             checkpoint = content.checkpoint if is_last or held is not None else event.checkpoint
-            # Rows that cannot be decoded are parked before the checkpoint can pass them.
-            has_faults = is_last if held is not None else number == 1
-            part = replace(
-                content,
-                events=[event],
-                checkpoint=checkpoint,
-                read_from=read_from,
-                faults=content.faults if has_faults else (),
-                retried=held,
+            passed = faults if is_last else tuple(one for one in faults if one.sequence_num < event.sequence_num)
+            faults = faults[len(passed) :]
+            yield replace(
+                content, events=[event], checkpoint=checkpoint, read_from=read_from, faults=passed, retried=held
             )
-            batch = SubscriptionBatch(self._lease, self._parking, part)
-            batch._holder = self._holder
-            known = set(batch._parks)
-            batch._parks |= {stream: park for stream, park in self._parks.items() if stream not in known}
-            yield batch
-            self._parks |= batch._parks
             read_from = checkpoint.position
-            if held is not None:
-                if batch._parks:
-                    return
-                held = held._replace(position=event.sequence_num + 1)
+            held = None if held is None else held._replace(position=event.sequence_num + 1)

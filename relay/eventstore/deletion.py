@@ -51,8 +51,6 @@ class DeletionPart(StorePart):
                     message = f"{doing}: only the owner of the store may delete streams"
                     raise SchemaError(message, NO_PRIVILEGE) from error
                 count += deleted
-            forget = self._statements.text("eventstore/parking:forget_stream")
-            await execute(connection, forget, {"tenant": tenant, "stream": stream})
             return count
 
         return await self._database.run(doing, delete)
@@ -63,9 +61,11 @@ class DeletionPart(StorePart):
         lowest = self._statements.text("eventstore/deletion:lowest")
         async with connection.transaction():
             await execute(connection, self._statements.text("eventstore/deletion:begin"), values)
-            first = (await execute(connection, lowest, values))[0][0]
-            if first is None:
-                return 0, True
-            values["before"] = first + _VERSIONS_AT_ONCE
-            deleted = (await execute(connection, self._statements.text("eventstore/deletion:delete"), values))[0][0]
-            return deleted, (await execute(connection, lowest, values))[0][0] is None
+            first, deleted = (await execute(connection, lowest, values))[0][0], 0
+            if first is not None:
+                values["before"] = first + _VERSIONS_AT_ONCE
+                deleted = (await execute(connection, self._statements.text("eventstore/deletion:delete"), values))[0][0]
+            is_done = first is None or (await execute(connection, lowest, values))[0][0] is None
+            if is_done:  # before the next append, whose events a subscription must not take for parked ones
+                await execute(connection, self._statements.text("eventstore/parking:forget_stream"), values)
+            return deleted, is_done

@@ -84,6 +84,12 @@ def _migrations(statements: EventStoreStatements, *, gapless: bool) -> tuple[Mig
         Migration(10, "checkpoints that name the event that was read", files("0010_checkpoints")),
         Migration(11, "repeated appends whose metadata differs", ()),
         Migration(12, "streams that a subscription has set aside", files("0012_parked")),
+        Migration(13, "no stranger's lock stops the readers of settled positions", ()),
+        Migration(
+            14,
+            "appends as quick while an old snapshot is open, where positions have no gaps",
+            files(*(["0014_gapless"] if gapless else [])),
+        ),
     )
 
 

@@ -68,7 +68,7 @@ class Park(NamedTuple):
         return cls(event, text[:_LONGEST_ERROR].replace("\x00", "").encode("utf-8", "replace").decode(), tries)
 
 
-class Held(NamedTuple):
+class HeldStream(NamedTuple):
     """A parked stream, as the active instance needs it."""
 
     tenant_id: UUID
@@ -87,7 +87,7 @@ class Parking:
         self._statements = statements
         self._name = name
         self._slots: str | None = None
-        self._streams: dict[tuple[UUID, UUID], Held] = {}
+        self._streams: dict[tuple[UUID, UUID], HeldStream] = {}
         self._loaded_at = 0.0
         self.replay_until = 0
         """Up to which position events were delivered before a reset, as of the last claim."""
@@ -104,7 +104,7 @@ class Parking:
     async def load(self) -> None:
         """Read it again."""
         rows = await self._rows("load", {"slots": self._slots}, *([] if self._slots is None else ["part"]))
-        held = [Held(*row) for row in rows]
+        held = [HeldStream(*row) for row in rows]
         self._streams = {(one.tenant_id, one.stream_id): one for one in held}
         self._loaded_at = time.monotonic()
 
@@ -113,10 +113,14 @@ class Parking:
         held = self._streams.get((event.tenant_id, event.stream_id))
         return held is not None and event.sequence_num >= held.position
 
-    def passed(
+    async def passed(
         self, events: Sequence[StoredEvent], faults: Sequence[UndecodableEvent]
     ) -> tuple[list[StoredEvent], list[UndecodableEvent]]:
         """Of a page the events to deliver, and of each other stream the first event that cannot be decoded."""
+        rows: list[Located] = [*events, *faults]
+        if any(self.holds(row) for row in rows):
+            # A stream that was deleted meanwhile is no longer set aside, and its new events are to be delivered.
+            await self.load()
         first: dict[tuple[UUID, UUID], UndecodableEvent] = {}
         for fault in faults:
             if not self.holds(fault):
@@ -128,14 +132,14 @@ class Parking:
 
         return [one for one in events if not self.holds(one) and not is_behind(one)], list(first.values())
 
-    async def due(self, interval: float) -> Held | None:
+    async def due(self, interval: float) -> HeldStream | None:
         """A stream to retry; looks for one every ``interval`` seconds, and not at all where none is parked."""
         if self._streams and time.monotonic() - self._loaded_at > interval:
             await self.load()
         return next((held for held in self._streams.values() if held.due), None)
 
     async def events(
-        self, held: Held, until: int, limit: int, types: Sequence[str] | None
+        self, held: HeldStream, until: int, limit: int, types: Sequence[str] | None
     ) -> tuple[list[StoredEvent], tuple[UndecodableEvent, ...]]:
         """The next events of a parked stream up to a position, and the one that ends them if it cannot be decoded."""
         values: dict[str, object] = {
@@ -163,7 +167,9 @@ class Parking:
         for park in parks:
             await execute(connection, self._statements.text("eventstore/parking:park"), self._values(park))
 
-    async def settle(self, connection: Connection, held: Held, last: StoredEvent | None, park: Park | None) -> None:
+    async def settle(
+        self, connection: Connection, held: HeldStream, last: StoredEvent | None, park: Park | None
+    ) -> None:
         """Store how far a retried stream has come: to a failure, behind ``last``, or, with neither, to the others."""
         values: dict[str, object] = {"name": self._name, "tenant": held.tenant_id, "stream": held.stream_id}
         step = "unpark"

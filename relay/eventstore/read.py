@@ -117,6 +117,19 @@ class Reader:
         """As ``horizon``, on a connection of the store's."""
         return await self._database.run("read the end of the store", lambda connection: self.horizon(connection, after))
 
+    async def holders(self, horizon: int) -> str:
+        """The sessions whose open transactions keep the horizon there, for an operator."""
+        holders = self._statements.text("eventstore/read:holders")
+        rows = await self._database.rows("look for open appends", holders, {"horizon": horizon})
+        named = [
+            "a prepared transaction (pg_prepared_xacts)"
+            if pid is None
+            else f"pid {pid} (user {user}, application {application or 'unnamed'}"
+            + (")" if seconds is None else f", its transaction is {seconds} s old)")
+            for pid, user, application, seconds in rows
+        ]
+        return ", ".join(named) or "a transaction that has ended meanwhile"
+
     async def checkpoint(self, position: int) -> Checkpoint:
         """The checkpoint of a position alone. Raises PositionsWentBack for one above the newest."""
 

@@ -66,7 +66,7 @@ async def states_of(connection: Pool, statements: EventStoreStatements, horizon:
         else:
             state = SubscriptionState(name, position, active, updated_at, holder, 0, 0.0)
             states.append(await _with_lag(connection, statements, state, horizon, None))
-    parked = dict(await execute(connection, statements.text("eventstore/parking:count")))
+    parked: dict[str, int] = dict(await execute(connection, statements.text("eventstore/parking:count")))
     return [state._replace(parked=parked.get(state.name, 0)) for state in states]
 
 

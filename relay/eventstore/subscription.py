@@ -31,7 +31,7 @@ from relay.eventstore.groups import WHOLE, Part
 from relay.eventstore.lease import LAZILY, SubscriptionClaim, SubscriptionLease
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import LARGEST_POSITION, checked_position
-from relay.eventstore.parking import Held, Parking
+from relay.eventstore.parking import HeldStream, Parking
 from relay.eventstore.part import check_limit
 from relay.eventstore.read import EventFilter, EventPage, Reader
 from relay.eventstore.renewal import Renewals
@@ -47,6 +47,7 @@ _ASKS_PER_LEASE: Final = 3
 _SHORTEST_WAIT: Final = 0.002  # seconds; for events behind an open transaction, doubled up to the longest
 _LONGEST_WAIT: Final = 0.1
 _RECONNECT: Final = RetryPolicy(max_attempts=1, base_delay=0.1, max_delay=5.0, jitter=0.25)  # seconds; never gives up
+_BLOCKED_LONG: Final = 5.0  # seconds behind an open append after which the log names it
 _CHECKPOINT_WHEN_IDLE: Final = 5.0  # seconds between checkpoints while the filter passes no event
 
 
@@ -80,7 +81,7 @@ class SubscriptionOptions:
 
 
 @dataclass(slots=True)
-class Progress:
+class SubscriptionProgress:
     """How far an active instance is."""
 
     reached: Checkpoint
@@ -114,6 +115,8 @@ class Subscription:
         self._lease = SubscriptionLease(database, statements, name, options.part, options.lease)
         self._parking = Parking(database, statements, name)
         self._blocked_since: float | None = None
+        self._named_at: int | None = None
+        """The horizon at which the log has named who keeps it there."""
         self._failures = 0
         """Failed attempts to read since the last page."""
         self._lease_lost = False
@@ -169,7 +172,7 @@ class Subscription:
     async def _active(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[SubscriptionBatch]:
         """Batches while the lease is held, and while no other slots are to be taken."""
         event_filter = replace(self._options.event_filter, slots=claim.slots)
-        progress = Progress(await self._checked(claim), claim.stored.position, time.monotonic())
+        progress = SubscriptionProgress(await self._checked(claim), claim.stored.position, time.monotonic())
         await self._parking.begin(claim.slots)
         wait, idle = _SHORTEST_WAIT, False
         while not self._slots_free:
@@ -207,7 +210,7 @@ class Subscription:
         return min(2 * wait, _LONGEST_WAIT) if page.waiting else _SHORTEST_WAIT
 
     async def _next(
-        self, progress: Progress, event_filter: EventFilter
+        self, progress: SubscriptionProgress, event_filter: EventFilter
     ) -> tuple[SubscriptionBatch | None, EventPage | None]:
         """What to deliver or to store next; without it, the page that had nothing."""
         if held := await self._parking.due(self._options.poll_interval):
@@ -215,10 +218,11 @@ class Subscription:
         replay_until = self._parking.replay_until
         page = await self._page(progress.reached, event_filter, replay_until or LARGEST_POSITION)
         self._measure(page, progress.reached.position)
+        await self._name_who_blocks(page)
         if replay_until and not page.more and page.head >= replay_until:
             self._parking.replay_until = 0
             page = replace(page, more=True)
-        events, faults = self._parking.passed(page.events, page.set_aside)
+        events, faults = await self._parking.passed(page.events, page.set_aside)
         for error in faults:
             _log.error("subscription %s: set aside: %s", self._name, error)
         if not events and not faults:
@@ -228,7 +232,7 @@ class Subscription:
         content = BatchContent(events, page.checkpoint, progress.stored, tuple(faults), is_replayed)
         return SubscriptionBatch(self._lease, self._parking, content), None
 
-    async def _retried(self, held: Held, progress: Progress) -> SubscriptionBatch:
+    async def _retried(self, held: HeldStream, progress: SubscriptionProgress) -> SubscriptionBatch:
         """The next events of a parked stream, up to the checkpoint, which no other batch moves meanwhile."""
         await self._store_reached(progress)
         types = self._options.event_filter.types
@@ -236,7 +240,7 @@ class Subscription:
         content = BatchContent(events, progress.reached, progress.stored, faults, retried=held)
         return SubscriptionBatch(self._lease, self._parking, content)
 
-    async def _store_reached(self, progress: Progress) -> None:
+    async def _store_reached(self, progress: SubscriptionProgress) -> None:
         """Store how far the pages without an event have come."""
         if progress.reached.position != progress.stored:
             await self._lease.acknowledge(progress.reached, progress.stored)
@@ -261,7 +265,7 @@ class Subscription:
             until=until,
         )
 
-    async def _settle(self, batch: SubscriptionBatch, progress: Progress) -> None:
+    async def _settle(self, batch: SubscriptionBatch, progress: SubscriptionProgress) -> None:
         """Acknowledge a batch that the consumer has processed, unless it has done so itself, or has rolled back."""
         if batch.is_lost:
             raise self._lease.lost()
@@ -356,6 +360,23 @@ class Subscription:
         now = await self._reader.look()
         age = (now.read_at - oldest).total_seconds()
         self._options.meter.lag(self._name, max(now.newest - position, 0), max(age, 0.0))
+
+    async def _name_who_blocks(self, page: EventPage) -> None:
+        """Once for each horizon, after some seconds."""
+        since = self._blocked_since
+        if since is None or self._named_at == page.head or time.monotonic() - since < _BLOCKED_LONG:
+            return
+        self._named_at = page.head
+        with contextlib.suppress(StorageError):
+            who = await self._reader.holders(page.head)
+            waited = time.monotonic() - since
+            _log.warning(
+                "subscription %s: waits behind position %d for %.0f s, for an open append: %s; end that transaction",
+                self._name,
+                page.head,
+                waited,
+                who,
+            )
 
     def _measure(self, page: EventPage, position: int) -> None:
         meter, now = self._options.meter, time.monotonic()

@@ -5,9 +5,9 @@
 -- that every append takes. Runs with the owner's rights: a role that may append has none on the counter.
 -- Tags: gapless or settled. Locks: gapless: the counter's row. settled: the stream (the advisory lock of event_append).
 CREATE OR REPLACE FUNCTION public.event_lock(p_tenant UUID, p_stream UUID) RETURNS VOID
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-    PERFORM FROM public.event_position WHERE OnlyRow FOR NO KEY UPDATE; --? gapless
+    PERFORM FROM public.event_position ORDER BY Part DESC LIMIT 1 FOR NO KEY UPDATE; --? gapless
     -- PERFORM pg_advisory_xact_lock(uuid_hash_extended(p_tenant, uuid_hash_extended(p_stream, 0))); --? settled
 END
 $$;

@@ -8,10 +8,13 @@
 -- for the newest version at each call would take time that grows with the square of the events. So the transaction
 -- remembers its place, in a setting of this store that a rolled back savepoint sets back as well. A session may change
 -- the setting: another place has no visible version, or not this transaction's, and then the row is searched for.
--- Index: the primary key, once in a transaction.
+-- A snapshot that stays open anywhere keeps the versions of all transactions since. The search meets the newest 256 at most:
+-- the key of the row is its position over 256, and it begins at the highest key. It waits for a transaction that moves the
+-- key, and then finds the row by a key that is not lower.
+-- Index: the primary key, once in a transaction, whatever the planner expects of a table with one row.
 -- Locks: the counter's row until the transaction ends, so that others wait for its outcome.
 CREATE OR REPLACE FUNCTION public.event_take_positions(p_count INT) RETURNS BIGINT
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     v_name CONSTANT TEXT := 'eventstore.counter_' || 'public.event'::REGCLASS::OID::TEXT;
     v_setting CONSTANT TEXT := current_setting(v_name, TRUE);
@@ -24,7 +27,7 @@ BEGIN
     END IF;
     IF v_setting <> '' THEN
         v_place := v_setting::TID;
-        UPDATE public.event_position SET Last = Last + p_count
+        UPDATE public.event_position SET Last = Last + p_count, Part = (Last + p_count) >> 8
         WHERE ctid = v_place AND TakenBy = pg_current_xact_id()
         RETURNING Last, ctid INTO v_last, v_place;
     END IF;
@@ -32,9 +35,10 @@ BEGIN
         UPDATE public.event_position
         SET
             Last = Last + p_count,
+            Part = (Last + p_count) >> 8,
             Since = CASE WHEN TakenBy = pg_current_xact_id() THEN Since ELSE Last END,
             TakenBy = pg_current_xact_id()
-        WHERE OnlyRow
+        WHERE Part >= (SELECT Part FROM public.event_position ORDER BY Part DESC LIMIT 1)
         RETURNING Last, ctid INTO v_last, v_place;
     END IF;
     PERFORM set_config(v_name, v_place::TEXT, TRUE);
@@ -51,10 +55,11 @@ REVOKE EXECUTE ON FUNCTION public.event_take_positions(INT) FROM PUBLIC;
 -- on the feed. Its search_path is not pinned, which would cost each append 30 us: it names every operator, type and
 -- table with its schema, and a transition table goes before any other. On another table it would copy forged events.
 -- A position is accepted only where this transaction took it from the counter, whose newest version is where
--- event_take_positions left it; from any other place it is refused. Index: the counter's primary key, where the
--- transaction took none. Locks: the new rows.
+-- event_take_positions left it; from any other place it is refused. The planner would read all versions of the counter's one
+-- row in sequence, which that setting keeps it from. Index: the counter's primary key, where the transaction took none.
+-- Locks: the new rows.
 CREATE OR REPLACE FUNCTION public.event_feed_inserted() RETURNS TRIGGER
-LANGUAGE plpgsql SECURITY DEFINER AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 DECLARE
     v_setting CONSTANT pg_catalog.text := pg_catalog.current_setting(
         pg_catalog.concat('eventstore.counter_', TG_RELID), TRUE
@@ -66,7 +71,7 @@ BEGIN
         USING ERRCODE = 'insufficient_privilege';
     END IF;
     IF v_place IS NULL THEN
-        SELECT ctid INTO v_place FROM public.event_position WHERE OnlyRow;
+        SELECT ctid INTO v_place FROM public.event_position ORDER BY Part DESC LIMIT 1;
     END IF;
     INSERT INTO public.event_feed (SequenceNum, TenantId, StreamId, Version, Type)
     SELECT
@@ -99,8 +104,8 @@ $$;
 -- How far a reader may read: every position up to the horizon has committed. Newest is the same here: a reader never
 -- waits. Index: the primary key. Locks: nothing.
 CREATE OR REPLACE FUNCTION public.event_horizon(OUT Horizon BIGINT, OUT Newest BIGINT)
-LANGUAGE sql STABLE AS $$
-    SELECT Last, Last FROM public.event_position WHERE OnlyRow
+LANGUAGE sql STABLE SET enable_seqscan = off AS $$
+    SELECT Last, Last FROM public.event_position ORDER BY Part DESC LIMIT 1
 $$;
 
 -- name: close_horizon

@@ -6,6 +6,7 @@
 -- will draw is above the last one drawn so far. It uses a shared advisory lock, which no session waits for and
 -- which is released after the transaction has become visible: its first number is the store, its second the low 32
 -- bits of that position. The settings remember that it was done and where, and are undone with the lock when a savepoint is.
+-- The transaction takes its id first: event_horizon tells a writer's lock by it from a stranger's.
 -- Why not by transaction ids: a snapshot's upper end is not the next id to be assigned, so that ids cannot tell which
 -- of two transactions could still draw a lower position, and stored ids mean nothing after a dump is restored.
 CREATE OR REPLACE FUNCTION public.event_register() RETURNS VOID
@@ -20,6 +21,7 @@ BEGIN
             SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO v_drawn
             FROM public.event_sequencenum_seq;
         END IF;
+        PERFORM pg_catalog.pg_current_xact_id();
         PERFORM
             pg_catalog.pg_advisory_xact_lock_shared(v_store, v_drawn::BIT(32)::INT),
             pg_catalog.set_config('eventstore.registered', v_store::TEXT, TRUE),
@@ -89,6 +91,9 @@ $$;
 -- visible to any snapshot taken later. Newest is the last position drawn; above the horizon there is then an
 -- open transaction. The order of the two looks is what makes it right: a position drawn before the first look
 -- belongs to a transaction that registered even earlier, and that the second look sees or that has ended.
+-- Every role may take any advisory lock, and a managed database's owner cannot revoke that. So a lock does not count that
+-- no writer can hold: of a transaction without an id, of a session whose user may not insert into the table and is a member
+-- of no role that may. A stranger with a transaction id still holds readers up; read:holders names the session.
 -- Not on a standby, which does not see the locks of the primary. Locks: nothing.
 CREATE OR REPLACE FUNCTION public.event_horizon(OUT Horizon BIGINT, OUT Newest BIGINT)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -103,13 +108,35 @@ BEGIN
     FROM public.event_sequencenum_seq;
     -- A registration carries the low 32 bits of a position: its distance below Newest, as a signed number of 32 bits,
     -- because a transaction that registered after the first look may be above Newest.
-    SELECT least(Newest, min(Newest - ((((Newest - objid::BIGINT) & 4294967295) # 2147483648) - 2147483648)))
+    WITH locks AS MATERIALIZED (
+        SELECT locktype, classid, objid, objsubid, database, virtualtransaction, pid
+        FROM pg_catalog.pg_locks WHERE granted AND locktype IN ('advisory', 'transactionid')
+    )
+
+    SELECT least(Newest, min(Newest - ((((Newest - held.objid::BIGINT) & 4294967295) # 2147483648) - 2147483648)))
     INTO Horizon
-    FROM pg_catalog.pg_locks
+    FROM locks AS held
     WHERE
-        locktype = 'advisory' AND granted AND objsubid = 2
-        AND classid = ((v_store::BIGINT + 4294967296) & 4294967295)::TEXT::OID
-        AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database());
+        held.locktype = 'advisory' AND held.objsubid = 2
+        AND held.classid = ((v_store::BIGINT + 4294967296) & 4294967295)::TEXT::OID
+        AND held.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
+        AND (
+            EXISTS (
+                SELECT FROM locks AS owned
+                WHERE owned.locktype = 'transactionid' AND owned.virtualtransaction = held.virtualtransaction
+            )
+            OR NOT EXISTS (
+                SELECT FROM pg_catalog.pg_stat_activity AS session
+                WHERE
+                    session.pid = held.pid AND session.usesysid IS NOT NULL
+                    AND NOT EXISTS (
+                        SELECT FROM pg_catalog.pg_roles AS writer
+                        WHERE
+                            pg_catalog.pg_has_role(session.usesysid, writer.oid, 'MEMBER')
+                            AND pg_catalog.has_any_column_privilege(writer.oid, 'public.event', 'INSERT')
+                    )
+            )
+        );
 END
 $$;
 

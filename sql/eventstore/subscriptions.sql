@@ -98,7 +98,7 @@ SET
             FROM public.event_subscription_slot AS slot
             LEFT JOIN public.event_subscription_member AS member
                 ON slot.Name = member.Name AND slot.Holder = member.Holder
-            WHERE slot.Name = known.Name
+            WHERE slot.Name = %(name)s
         )
     ),
     Holder = NULL,

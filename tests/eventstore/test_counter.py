@@ -38,6 +38,23 @@ def test_a_transaction_visits_the_counter_in_proportion_to_its_events(database: 
     assert visits(database, 800, 1) < 6 * visits(database, 200, 1)
 
 
+def test_a_snapshot_that_stays_open_makes_no_append_slower(database: Database) -> None:
+    """It keeps every version of the counter's row; an append meets those of the newest positions only."""
+    database.run(
+        "CREATE PROCEDURE appends(n INT) LANGUAGE plpgsql AS $$ BEGIN FOR i IN 1..n LOOP "
+        f"PERFORM event_append('{TENANT}', gen_random_uuid(), 0, '{{E}}', '{{\"{{}}\"}}', '{{1}}'); COMMIT; "
+        "END LOOP; END $$"
+    )
+    with database.connect() as report, report.transaction():
+        report.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        report.execute("SELECT Newest FROM event_horizon()")
+        database.run("CALL appends(4000)")
+        assert database.run("SELECT pg_relation_size('event_position') / 8192 > 20") == [(True,)]
+        assert visits(database, 1, 1) < 20
+        assert database.run("SELECT Newest FROM event_horizon()") == [(4001,)]
+        assert report.execute("SELECT Newest FROM event_horizon()").fetchone() == (0,)
+
+
 def stored(database: Database) -> list[int]:
     """The positions; those of the feed are the same."""
     [positions, feed] = [

@@ -253,6 +253,34 @@ async def test_a_row_that_cannot_be_decoded_is_parked_and_retried_in_the_same_wa
         await parked(store, 0)
 
 
+async def test_an_event_that_fails_in_front_of_a_row_that_cannot_be_decoded_is_parked_first(
+    gapless_store: EventStore, applied: Database
+) -> None:
+    store, projection = gapless_store, Projection()
+    projection.poison = {"poison"}
+    await write(store, OTHERS[0], "before")
+    await write(store, STREAM, "good", "poison")
+    applied.run(INSERT.format(BROKEN["infinite time"]), (TENANT, STREAM, 3))
+    await write(store, OTHERS[0], "other")
+    async with processing(store, projection):
+        await holds(applied, OTHERS[0], [1, 2])
+        [stream] = await parked(store)
+        assert (stream.version, stream.error) == (2, "ValueError: cannot apply poison")
+        projection.poison.clear()
+        await store.retry_parked("projection")
+        await holds(applied, STREAM, [1, 2])
+
+        async def further() -> bool:
+            return [(one.version, one.retrying) for one in await store.list_parked()] == [(3, False)]
+
+        await wait_until_async(further)
+    async with contextlib.aclosing(store.subscribe("by hand", undecodable="set aside")) as batches:
+        batch = await anext(batches)
+        assert [error.version for error in batch.set_aside] == [3]
+        batch.park(batch.events[2], "earlier")
+        assert [event.data for event in batch] == ["before", "good", "other"]
+
+
 async def test_a_consumer_of_batches_parks_in_its_own_transaction(gapless_store: EventStore, applied: Database) -> None:
     store = gapless_store
     await write_around(store)
@@ -315,3 +343,18 @@ async def test_deleting_a_stream_or_a_tenant_forgets_what_is_parked_of_it(
         assert [stream.tenant_id for stream in await store.list_parked()] == [OTHER_TENANT] * 5
         await store.drop_tenant(OTHER_TENANT, confirm=OTHER_TENANT)
         assert await store.list_parked() == []
+
+
+async def test_new_events_of_a_stream_that_was_parked_and_deleted_are_applied(
+    gapless_store: EventStore, applied: Database
+) -> None:
+    store, projection = gapless_store, Projection()
+    projection.poison = {"poison"}
+    await write_around(store)
+    async with processing(store, projection, poll_interval=600.0):  # it looks at what is parked at its own pace
+        await parked(store)
+        await write(store, OTHERS[0], "d")
+        await holds(applied, OTHERS[0], [1, 2, 3, 4])  # a batch behind the one that parked: the instance knows of it
+        await store.delete_stream(TENANT, STREAM, confirm=STREAM)
+        await write(store, STREAM, "a new life")
+        await holds(applied, STREAM, [1, 4])

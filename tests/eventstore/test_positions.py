@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
-from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
+from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT, as_role
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import pace_async, wait_until_async
+from tests.support.waiting import eventually, pace_async, wait_until_async
 
 WRITERS, STREAMS, APPENDS, READERS = 50, 200, 12, 3
 
@@ -167,6 +167,65 @@ async def test_a_late_registration_takes_back_nothing_that_was_read(database: Da
             writer.execute("SELECT pg_advisory_unlock_all()")
             assert [event.type for event in await next_batch] == ["C"]
             await batches.aclose()
+
+
+LOCK = "pg_advisory_xact_lock_shared(hashoid('public.event'::regclass::oid), 0)"
+
+
+async def test_a_strangers_lock_does_not_hold_readers_up(
+    database: Database, role: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lock without a transaction id, of a role that may not append; every other one counts, and is named."""
+    monkeypatch.setattr("relay.eventstore.subscription._BLOCKED_LONG", 0.0)
+
+    def horizon() -> int:
+        return int(database.run("SELECT Horizon FROM event_horizon()")[0][0])
+
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        await store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM)
+        database.run(f'GRANT CREATE, USAGE ON SCHEMA public TO "{role}"')
+        with psycopg.connect(as_role(database.url, role)) as stranger:
+            stranger.execute(f"SELECT {LOCK}".encode())
+            assert horizon() == 1
+            stranger.execute("SELECT pg_current_xact_id()")
+            assert horizon() == 0
+            batches = store.subscribe("named", poll_interval=0.05)
+            waiting = asyncio.create_task(anext(batches))
+            await eventually(lambda: f"pid {stranger.info.backend_pid} (user {role}, " in caplog.text)
+            stranger.rollback()
+            assert len(await waiting) == 1
+            await batches.aclose()
+        writer = f"{role} writer"
+        database.run(f'CREATE ROLE "{writer}"; ALTER ROLE "{role}" NOINHERIT; GRANT "{writer}" TO "{role}"')
+        try:
+            await store.grant(writer, "writer")
+            with psycopg.connect(as_role(database.url, role)) as member:
+                member.execute(f"SELECT {LOCK}".encode())
+                assert horizon() == 0
+        finally:
+            database.run(f'DROP OWNED BY "{writer}"; DROP ROLE "{writer}"')
+
+
+async def test_an_append_by_a_function_of_the_owner_counts_for_a_caller_without_rights(
+    database: Database, role: str
+) -> None:
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        database.run(
+            "CREATE FUNCTION record() RETURNS VOID LANGUAGE sql SECURITY DEFINER AS $$ "
+            "INSERT INTO public.Event (TenantId, StreamId, Version, Type, Meta) "
+            f"VALUES ('{TENANT}', gen_random_uuid(), 1, 'A', '{{}}') $$"
+        )
+        database.run(f'GRANT USAGE ON SCHEMA public TO "{role}"')
+        with psycopg.connect(as_role(database.url, role)) as caller:
+            caller.execute("SELECT public.record()")
+            await store.append(TENANT, STREAM, [NewEvent("B")], NO_STREAM)
+            assert database.run("SELECT * FROM event_horizon()") == [(0, 2)]
+            assert await store.read_all() == []
+        assert [event.type for event in await store.read_all()] == ["A", "B"]
 
 
 async def test_a_database_restored_to_an_earlier_time_has_its_own_horizon(database: Database) -> None:

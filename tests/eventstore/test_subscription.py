@@ -140,7 +140,8 @@ async def test_a_reset_takes_the_subscription_from_its_instance(store: EventStor
         async with await database.connect_async() as connection:
             with pytest.raises(SubscriptionLost):
                 await batch.acknowledge(connection)
-        assert [event.data for event in await anext(batches)] == [2, 3]
+        # What was delivered before the reset comes in batches of its own.
+        assert [[event.data for event in await anext(batches)] for _ in range(2)] == [[2], [3, 4]]
     await store.delete_subscription("reset")
     assert await store.list_subscriptions() == []
 

@@ -229,12 +229,12 @@ async def test_parts_of_some_tenants_and_types_are_all_of_their_events(gapless_s
 def test_the_lag_of_each_part_is_printed_and_exported(capsys: pytest.CaptureFixture[str]) -> None:
     held = SubscriptionState("sums", 7, True, datetime.now(UTC), STREAM, 3, 1.5, (0, 2), 100)
     rest = held._replace(active=False, position=5, holder=None, part=None, slots=156, lag_seconds=9.0)
-    mails = held._replace(name="mails", part=None, slots=None)
+    mails = held._replace(name="mails", part=None, slots=None, parked=2)
     print_subscriptions([held, rest, mails], as_json=False)
     assert capsys.readouterr().out.splitlines() == [
         f"sums  part 0/2 (100 of 256 slots)  position 7  lag 3 events, 1.5 s  held by {STREAM}",
         "sums  no part (156 of 256 slots)  position 5  lag 3 events, 9.0 s  not active",
-        f"mails  position 7  lag 3 events, 1.5 s  held by {STREAM}",
+        f"mails  position 7  lag 3 events, 1.5 s  2 streams parked  held by {STREAM}",
     ]
     second = held._replace(position=6, lag_seconds=2.5)  # a second instance that holds slots of the same part
     text = exposition_of(lambda: readings([held, rest, second, mails], 8.0, "app", "bank"))
@@ -248,9 +248,11 @@ def test_the_lag_of_each_part_is_printed_and_exported(capsys: pytest.CaptureFixt
         f'checkpoint_lag_seconds{{database="app",part="0/2",{sums}}} 2.5',
         f'checkpoint_lag_seconds{{database="app",part="none",{sums}}} 9.0',
         'checkpoint_lag_seconds{database="app",part="",schema="bank",subscription="mails"} 1.5',
+        f'parked_streams{{database="app",{sums}}} 0.0',
+        'parked_streams{database="app",schema="bank",subscription="mails"} 2.0',
         'listed_timestamp_seconds{database="app",schema="bank"} 8.0',
     } <= set(lines)
-    assert len(lines) == 4 * 3 + 1
+    assert len(lines) == 4 * 3 + 2 + 1
 
 
 def lease_row(held_until: int, length: float | None = 3.0, number: int = 1) -> StoredLease:

@@ -73,6 +73,7 @@ STORE: Final = (
                     "lag_seconds": 3.5,
                     "part": None,
                     "slots": None,
+                    "parked": 0,
                 }
             ]
         },
