@@ -31,7 +31,7 @@ RELAYS = "openoutbox_relays"
 PAUSES = "openoutbox_pauses"
 """The table of ``pause.sql``."""
 
-ORDER_INDEXES = ("order_waiting", "order_dead", "order_keyless")
+ORDER_INDEXES = ("order_waiting", "order_dead", "order_keyless", "order_again")
 """The roles of the indexes of ``key_order``."""
 
 

@@ -19,7 +19,9 @@ from typing import Any, Final, LiteralString
 
 from psycopg.types.numeric import Int8
 
+from openoutbox.schema import index_name
 from relay.core.event import EventId
+from relay.outbox.floors import KeyFloors
 from relay.outbox.head import ClaimSpan
 from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.paused import PausedRows
@@ -86,6 +88,9 @@ class OrderedClaim:
             "max_attempts": options.retry.max_attempts,
         }
         self._run = RunLength(longest_run)
+        self._floors = KeyFloors()
+        self._keys = statement("outbox/claim_ordered:keys", options.table)
+        self._again = TableName(index_name(options.table, "order_again"), options.table.schema).quoted
         self.waiting = False
         """Whether the last call saw more due rows than it claimed."""
         self.fan_out: tuple[str, ...] = ()
@@ -119,9 +124,9 @@ class OrderedClaim:
         tags = (*left_out, *(["peek"] if peek else []), *self.fan_out, *paused.tags, *tags_of(connection))
         if span.is_stretch or not self._walks_next:
             window = max(limit * self._width, _SMALLEST)
-            oldest = _bare(self._table, "oldest", *tags)
-            rows = await self._execute(connection, oldest, {**bounds, "window": Int8(window)})
-            batch, (seen, first_due, at) = _claimed(rows, 3), rows[0][:3]
+            dear = not paused.head.walk_is_cheap
+            bounds["window"] = Int8(window)
+            batch, seen, first_due, at = await self._oldest(connection, bounds, tags, floors=dear and not peek)
             if not peek:
                 first = None if first_due is None else (first_due, float("-inf"))
                 paused.head.waiting_from(span, len(batch), first, at)
@@ -133,6 +138,31 @@ class OrderedClaim:
                 return batch
         by_key = _bare(self._table, "by_key", *tags)
         return await self._walk(connection, by_key, bounds) if self._walks_next else []
+
+    async def _oldest(
+        self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], *, floors: bool
+    ) -> tuple[list[Row], int, float | None, float]:
+        """What the oldest due rows give, how many there are, when the first was due, and the time.
+
+        With ``floors`` the finished events of the keys are stepped over, at the price of a round trip for the keys.
+        """
+        known = await self._floors_of_window(connection, bounds) if floors else None
+        if known is None:
+            rows = await self._execute(connection, _bare(self._table, "oldest", *tags), bounds)
+            return _claimed(rows, 3), *rows[0][:3]
+        oldest = _bare(self._table, "oldest", "floors", *tags)
+        rows = await self._execute(connection, oldest, {**bounds, "floors": known})
+        seen, first_due, at, *snapshot = rows[0][:5]
+        self._floors.learn((row[5:7] for row in rows if row[5] is not None), *snapshot)
+        return _claimed(rows, 7), seen, first_due, at
+
+    async def _floors_of_window(self, connection: Connection, bounds: dict[str, Any]) -> str | None:
+        """The floors of the keys in the window; None where the table has no index for what is below them."""
+        if not self._floors.usable_over(connection):
+            return None
+        [(usable, hashes)] = await self._execute(connection, self._keys, {**bounds, "again": self._again})
+        self._floors.index_is_there = usable
+        return self._floors.of(hashes or ()) if usable else None
 
     def _adapt(self, limit: int, batch: list[Row], seen: int, window: int) -> None:
         """Learn from a claim from the head on how many keys and rows the next one looks at, and where."""

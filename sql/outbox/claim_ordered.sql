@@ -14,19 +14,23 @@
 -- the lock on the first row, in the very version that the snapshot saw, is the right to the rows behind it.
 -- Indexes: idx_openoutbox_processing_queue finds the window; idx_openoutbox_order_waiting the next key, the first row of a
 -- key and those behind it; idx_openoutbox_order_dead what holds a key; idx_openoutbox_order_keyless rows without a key;
--- TID scans lock and update.
+-- TID scans lock and update; idx_openoutbox_order_again, with floors, what waits again in its key.
 -- Locks: the first rows, skipping those that another session holds, then all that it writes.
 -- An event whose lease expired and that has one attempt left is claimed alone, and the commit does not wait for the disk,
 -- both as in claim.
 -- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing; fan_out and paused as
--- in claim: a paused row holds back its key.
+-- in claim: a paused row holds back its key. floors, beside oldest: the first unfinished row of a key is looked for from the
+-- floor of that key on (relay/outbox/floors.py), below which nothing may wait but what was inserted for later, has failed
+-- or was replayed: that is looked for from the first one on, by an index that has nothing else.
 -- Parameters: due_from, created_from, due_until, created_until (as in claim; by_key: without the latter two, for rows
 -- without a key); window or keys and from; excluded; limit, firsts (most keys), run (most rows behind a first one), block (a
--- DEAD row holds its key), max_bytes, inline_bytes (as in claim), max_attempts, relay_id; and of paused as in claim.
+-- DEAD row holds its key), max_bytes, inline_bytes (as in claim), max_attempts, relay_id; and of paused as in claim; floors
+-- (jsonb: the hash of a key to its floor).
 -- Result: oldest: rows in the window, when the first of them was due, and the time of the claim (both in seconds since
 -- 1970); by_key: whether there is no key behind those looked at, and the hash of the last
--- one. Then the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is
+-- one. With floors: the oldest transaction that the snapshot of the claim saw in progress, the first one that it did not
+-- see, and of each row the hash of its key and its place in it. Then the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is
 -- claimed; the rows of a key are in order.
 WITH RECURSIVE --? by_key
 -- WITH --? oldest
@@ -118,7 +122,9 @@ keyless AS ( --? by_key
 firsts AS MATERIALIZED (
     SELECT tid, hash, insertion_order --? oldest
     FROM ( --? oldest
-        SELECT DISTINCT ON (hash) * --? oldest
+        SELECT DISTINCT ON (hash) --? oldest
+            (%(floors)s::jsonb ->> hash::text)::bigint AS floor, --? oldest floors
+            looked.* --? oldest
         FROM looked --? oldest
         WHERE hash IS NOT NULL --? oldest
         ORDER BY hash, insertion_order --? oldest
@@ -133,9 +139,24 @@ firsts AS MATERIALIZED (
                 HASHTEXTEXTENDED(one.partition_key, 0) = candidate.hash --? oldest
                 AND one.status IN ('PENDING', 'DELIVERING') --? oldest
                 AND one.partition_key IS NOT NULL --? oldest
+                AND one.insertion_order >= CASE --? oldest floors
+                    WHEN candidate.floor <= candidate.insertion_order THEN candidate.floor --? oldest floors
+                    ELSE '-9223372036854775808'::bigint --? oldest floors
+                END --? oldest floors
             ORDER BY one.insertion_order --? oldest
             LIMIT 1 --? oldest
         ) --? oldest
+        AND COALESCE(insertion_order <= ( --? oldest floors
+            SELECT again.insertion_order --? oldest floors
+            FROM openoutbox_events AS again --? oldest floors
+            WHERE --? oldest floors
+                ~HASHTEXTEXTENDED(again.partition_key, 0) = ~candidate.hash --? oldest floors
+                AND again.status IN ('PENDING', 'DELIVERING') --? oldest floors
+                AND again.partition_key IS NOT NULL --? oldest floors
+                AND again.available_at > again.created_at --? oldest floors
+            ORDER BY again.insertion_order --? oldest floors
+            LIMIT 1 --? oldest floors
+        ), TRUE) --? oldest floors
         -- due --? by_key
         AND COALESCE(NOT %(block)s::boolean OR insertion_order < (
             SELECT holding.insertion_order
@@ -286,6 +307,10 @@ SELECT
     seen.rows, --? oldest
     DATE_PART('epoch', seen.first_due) AS first_due, --? oldest
     DATE_PART('epoch', NOW()) AS seen_at, --? oldest
+    PG_SNAPSHOT_XMIN(PG_CURRENT_SNAPSHOT())::text::bigint AS in_progress_from, --? oldest floors
+    PG_SNAPSHOT_XMAX(PG_CURRENT_SNAPSHOT())::text::bigint AS unseen_from, --? oldest floors
+    HASHTEXTEXTENDED(partition_key, 0) AS hash, --? oldest floors
+    insertion_order, --? oldest floors
     -- seen.at_the_end, --? by_key
     -- seen.last_hash, --? by_key
     event_id::text,
@@ -314,3 +339,27 @@ FROM (SELECT COUNT(*) AS rows, MIN(available_at) AS first_due FROM looked) AS se
 -- ) AS seen --? by_key
 LEFT JOIN claimed ON TRUE
 ORDER BY insertion_order;
+
+-- name: keys
+-- The keys that a claim of the oldest due rows would look at, for their floors.
+-- Index: idx_openoutbox_processing_queue, as the claim. Locks: none. Parameters: window, due_from, created_from, due_until,
+-- created_until; again (the name of idx_openoutbox_order_again).
+-- Result: whether that index is there, and the hashes of the keys, NULL for none; one row.
+SELECT
+    COALESCE(
+        (SELECT pg_index.indisvalid FROM pg_index WHERE pg_index.indexrelid = TO_REGCLASS(%(again)s::text)), FALSE
+    ) AS usable,
+    ARRAY_AGG(DISTINCT HASHTEXTEXTENDED(looked.partition_key, 0)) AS key_hashes
+FROM (
+    SELECT partition_key
+    FROM openoutbox_events
+    WHERE
+        status = 'PENDING' AND available_at <= NOW()
+        AND (available_at, created_at)
+        >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8))
+        AND (available_at, created_at)
+        < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
+    ORDER BY available_at, created_at
+    LIMIT (SELECT %(window)s::bigint)
+) AS looked
+WHERE looked.partition_key IS NOT NULL;

@@ -28,6 +28,7 @@ QUEUE = "idx_openoutbox_processing_queue"
 WAITING = "idx_openoutbox_order_waiting"
 KEYLESS = "idx_openoutbox_order_keyless"
 DEAD = "idx_openoutbox_order_dead"
+AGAIN = "idx_openoutbox_order_again"
 
 _EXECUTED = "ANALYZE, TIMING OFF, FORMAT JSON"
 _INSERT = """
@@ -77,9 +78,9 @@ def _fill(database: Database, connection: Connection, statistics: str) -> None:
         connection.execute("VACUUM ANALYZE openoutbox_events")
 
 
-def run(connection: Connection, tag: str, *, prepared: bool = False, **parameters: Any) -> list[dict[str, Any]]:
+def run(connection: Connection, *tags: str, prepared: bool = False, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan, as carried out; what was claimed is rolled back."""
-    sql = statement("outbox/claim_ordered:ordered", TableName(), tags=[tag, *(["prepared"] if prepared else [])])
+    sql = statement("outbox/claim_ordered:ordered", TableName(), tags=[*tags, *(["prepared"] if prepared else [])])
     fixed = {
         **EVERYWHERE,
         "max_bytes": 1 << 26,
@@ -89,6 +90,7 @@ def run(connection: Connection, tag: str, *, prepared: bool = False, **parameter
         "from": FIRST_HASH,
         "firsts": parameters["limit"],
         "run": RUN,
+        "floors": "{}",
     }
     if prepared:
         plan = kept_plan(connection, _EXECUTED, sql, "ordered", {**fixed, **parameters})
@@ -121,6 +123,24 @@ def test_the_oldest_due_rows(connection: Connection, batch: int, *, block: bool,
     assert indexes(executed) <= {QUEUE, WAITING} | ({DEAD} if block else set())
     # One row for each one looked at, one probe each; then locked, updated, and the run behind the one key.
     assert rows_read(executed) <= 2 * window + (window if block else 0) + 4 * (RUN + batch)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_with_floors(connection: Connection, batch: int, *, prepared: bool) -> None:
+    window = 3 * batch
+    executed = run(connection, "oldest", "floors", prepared=prepared, limit=batch, window=window, block=False)
+    assert indexes(executed) <= {QUEUE, WAITING, AGAIN}
+    assert rows_read(executed) <= 3 * window + 4 * (RUN + batch)
+
+
+@pytest.mark.parametrize("window", BATCHES)
+def test_the_keys_of_a_window(connection: Connection, window: int) -> None:
+    sql = statement("outbox/claim_ordered:keys", TableName())
+    parameters = {**EVERYWHERE, "window": window, "again": AGAIN}
+    plan = kept_plan(connection, _EXECUTED, sql, "ordered", parameters)
+    assert indexes(plan) == {QUEUE, "pg_index_indexrelid_index"}
+    assert rows_read(plan) <= window + 1
 
 
 @pytest.mark.parametrize("prepared", [False, True])

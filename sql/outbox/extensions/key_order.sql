@@ -1,4 +1,4 @@
--- Optional, for ORDERING=key: a column and three indexes, in the order in which they are applied.
+-- Optional, for ORDERING=key: a column and four indexes, in the order in which they are applied.
 
 -- name: column
 -- Optional, for ORDERING=key: the order of insertion, finer than created_at, also within one transaction.
@@ -50,3 +50,13 @@ WHERE status NOT IN ('PENDING', 'DELIVERING', 'DELIVERED') AND partition_key IS 
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_openoutbox_order_keyless
 ON openoutbox_events (available_at ASC, created_at ASC)
 WHERE status = 'PENDING' AND partition_key IS NULL;
+
+-- name: index_order_again
+-- Optional, for ORDERING=key: finds what was inserted for later, has failed or was replayed, in its key. Nothing else may
+-- appear among the events of a key that are finished, so claims need not look for others there.
+-- The hash is inverted, so that no statistics can talk the planner into another index for the same question, or into this
+-- one for another.
+-- Locks: none that a writer waits for. Safe to run again, unless a run before has left the index invalid: drop it then.
+CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_openoutbox_order_again
+ON openoutbox_events ((~HASHTEXTEXTENDED(partition_key, 0)), insertion_order)
+WHERE status IN ('PENDING', 'DELIVERING') AND partition_key IS NOT NULL AND available_at > created_at;

@@ -8,6 +8,7 @@ from tests.system.mutants.mutant import Mutant
 
 _CONFORMANCE = "tests/outbox/test_conformance.py"
 _ORDER = "tests/outbox/test_conformance_order.py"
+_FLOORS = "tests/outbox/test_floors.py"
 _LOCKS = "tests/outbox/test_conformance_locks.py"
 _TROUBLE = "tests/outbox/test_trouble.py"
 _CONNECT = "tests/postgres/test_connect.py"
@@ -121,6 +122,20 @@ SQL: Final = (
             f"{_ORDER}::test_a_scheduled_event_holds_its_key",
             _ORDER,
         ),
+    ),
+    Mutant(
+        "a claim in order passes what was replayed below a floor",
+        "sql/outbox/claim_ordered.sql",
+        "        AND COALESCE(insertion_order <= ( --? oldest floors",
+        "        AND COALESCE(TRUE OR insertion_order <= ( --? oldest floors",
+        (f"{_FLOORS}::test_a_replayed_event_goes_first_though_its_key_has_a_floor",),
+    ),
+    Mutant(
+        "a floor comes above a transaction in progress",
+        "relay/outbox/floors.py",
+        "    if in_progress_from >= known.unseen_from and now",
+        "    if now",
+        (f"{_FLOORS}::test_an_event_that_commits_late_goes_before_those_inserted_after_its_commit",),
     ),
     Mutant(
         "a reaped event counts no attempt",

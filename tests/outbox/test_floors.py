@@ -1,0 +1,263 @@
+"""Claims in order per key beside a held horizon: they step over what was delivered, and the order holds.
+
+What is bounded are the pages that a claim reads, counted by EXPLAIN of the very statement that the relay sends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+
+from relay.core.ports import Settlement
+from relay.outbox.extensions import add_extension
+from relay.outbox.floors import KeyFloors
+from relay.outbox.head import BEFORE_ALL
+from relay.outbox.options import KeyOrder
+from relay.outbox.ordered import OrderedClaim
+from relay.outbox.storage import PostgresOutbox
+from relay.postgres.sql import TableName
+from tests.outbox.test_plans import kept_plan
+from tests.support.clock import Clock
+from tests.support.fixtures.outbox import Outbox
+from tests.support.options import storage_options
+
+DELIVERED = 25_000
+INSERT = """
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, available_at, created_at)
+SELECT gen_random_uuid(), 't', %(key)s, convert_to(n::text, 'UTF8'), at, at
+FROM (
+    SELECT n, now() - make_interval(secs => %(age)s - n * 0.00001) AS at
+    FROM generate_series(%(first)s::int, %(first)s + %(count)s - 1) AS n
+) AS rows
+"""
+SETTLED = (
+    "UPDATE openoutbox_events SET status = 'DELIVERING', locked_by = 'before', locked_at = now()",
+    "UPDATE openoutbox_events SET status = 'DELIVERED', locked_by = NULL, locked_at = NULL, delivered_at = now()",
+)
+REPLAY = """
+UPDATE openoutbox_events
+SET status = 'PENDING', attempts = 0, last_error = NULL, delivered_at = NULL, available_at = now(), updated_at = now()
+WHERE payload = convert_to(%s::text, 'UTF8')
+"""
+
+
+def insert(outbox: Outbox, first: int, count: int = 1, key: str = "hot", age: float = 1.0) -> None:
+    with outbox.database.connect() as connection:
+        connection.execute(INSERT, {"key": key, "age": age, "first": first, "count": count})
+
+
+@pytest.fixture
+def dump(outbox: Outbox) -> Iterator[psycopg.Connection]:
+    """A snapshot that is kept open, then the events of a key that are delivered."""
+    add_extension(outbox.url, TableName(), "key-order")
+    outbox.database.run("ALTER TABLE openoutbox_events SET (autovacuum_enabled = off)")
+    with psycopg.connect(outbox.url) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT count(*) FROM pg_class")
+        insert(outbox, 0, DELIVERED, age=100.0)
+        for statement in SETTLED:
+            outbox.database.run(statement)
+        yield connection
+
+
+@pytest.fixture
+async def storage(outbox: Outbox, dump: psycopg.Connection) -> AsyncIterator[PostgresOutbox]:
+    relay = PostgresOutbox(storage_options(outbox.relay_url, "r", key_order=KeyOrder.SKIP))
+    await relay.open()
+    relay.paused.head.walk_is_cheap = False
+    yield relay
+    await relay.close()
+
+
+async def deliver(storage: PostgresOutbox, limit: int = 10) -> list[int]:
+    """The next events of a claim."""
+    claim = await storage.claim(limit, 2**30)
+    if claim.fence is not None:
+        settlement = Settlement(claim.fence)
+        settlement.delivered.extend(event.event_id for event in claim.events)
+        await storage.settle([settlement])
+    return [int(event.payload) for event in claim.events]
+
+
+async def learn(storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claim until the floor of the key is known: what one claim saw counts from the next but one on."""
+    monkeypatch.setattr("relay.outbox.floors._DRAWN", 0.0)
+    for _ in range(3):
+        assert await deliver(storage, 1)
+
+
+@pytest.fixture
+def pages(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pages each statement of a claim reads, carried out before the relay does it."""
+    counts: list[int] = []
+    execute = OrderedClaim._execute
+
+    async def explain(self: OrderedClaim, connection: Any, sql: LiteralString, values: dict[str, Any]) -> Any:
+        with outbox.database.connect() as other:
+            plan = kept_plan(other, "ANALYZE, BUFFERS, FORMAT JSON", sql, "ordered", {**self._fixed, **values})[0]
+        counts.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+        return await execute(self, connection, sql, values)
+
+    monkeypatch.setattr(OrderedClaim, "_execute", explain)
+    return counts
+
+
+async def test_a_claim_reads_as_few_pages_as_with_the_horizon_free(
+    outbox: Outbox,
+    storage: PostgresOutbox,
+    dump: psycopg.Connection,
+    pages: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    insert(outbox, DELIVERED, 100)
+    await learn(storage, monkeypatch)
+    pages.clear()
+    assert len(await deliver(storage)) == 10
+    held = sum(pages)
+    dump.rollback()
+    outbox.database.run("VACUUM ANALYZE openoutbox_events")
+    pages.clear()
+    assert len(await deliver(storage)) == 10
+    assert held <= 3 * sum(pages) + 50
+
+
+async def test_a_replayed_event_goes_first_though_its_key_has_a_floor(
+    outbox: Outbox, storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(outbox, DELIVERED, 400)  # more than a claim looks at
+    await learn(storage, monkeypatch)
+    outbox.database.run(REPLAY, ["7"])
+    assert await deliver(storage, 3) == [7, DELIVERED + 3, DELIVERED + 4]
+
+
+async def test_what_waits_for_its_retry_holds_its_key(
+    outbox: Outbox, storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(outbox, DELIVERED, 10)
+    await learn(storage, monkeypatch)
+    claim = await storage.claim(1, 2**30)
+    assert claim.fence is not None
+    failed = Settlement(claim.fence)
+    failed.retried.append((claim.events[0].event_id, "t", 60.0))
+    await storage.settle([failed])
+    for _ in range(3):
+        assert await deliver(storage, 1) == []
+
+
+async def test_an_event_that_commits_late_goes_before_those_inserted_after_its_commit(
+    outbox: Outbox, storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = storage.paused.head
+    with outbox.database.connect() as connection:
+        [(head_at,)] = connection.execute("SELECT date_part('epoch', now()) - 10").fetchall()
+        with connection.transaction():
+            connection.execute(INSERT, {"key": "hot", "age": 60.0, "first": 1_000_000, "count": 1})
+            insert(outbox, DELIVERED, 5)
+            await learn(storage, monkeypatch)
+        head.place = (head_at, float("-inf"))  # what was late is behind it
+        insert(outbox, DELIVERED + 5)
+        assert await deliver(storage, 1) == []
+        head.place = BEFORE_ALL
+        assert await deliver(storage, 1) == [1_000_000]
+
+
+async def test_without_the_index_of_what_came_back_no_floor_is_used(
+    outbox: Outbox, storage: PostgresOutbox, pages: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(outbox, DELIVERED, 10)
+    await learn(storage, monkeypatch)
+    outbox.database.run("DROP INDEX idx_openoutbox_order_again")
+    await deliver(storage, 1)
+    pages.clear()
+    assert await deliver(storage, 1) == [DELIVERED + 4]
+    assert len(pages) == 1
+    assert pages[0] > DELIVERED
+
+
+# What is known of a key.
+
+
+class Server:
+    """Stands for a connection."""
+
+
+def known(floors: KeyFloors, key: int = 1) -> int | None:
+    floor: int | None = json.loads(floors.of([key])).get(str(key))
+    return floor
+
+
+def floors_over(server: Server) -> tuple[KeyFloors, Clock]:
+    clock = Clock()
+    floors = KeyFloors(clock)
+    assert floors.usable_over(server)
+    return floors, clock
+
+
+def test_a_place_becomes_the_floor_once_a_later_claim_saw_all_transactions_that_were_in_progress() -> None:
+    floors, clock = floors_over(server := Server())
+    floors.learn([(1, 10), (1, 11)], 90, 100)
+    clock.now = 1.0
+    floors.learn([(1, 20)], 99, 110)
+    assert known(floors) is None
+    floors.learn([(1, 30)], 100, 120)
+    assert known(floors) == 10
+    clock.now = 2.0
+    floors.learn([(1, 40)], 120, 130)
+    assert known(floors) == 30
+    assert floors.usable_over(server)
+
+
+def test_a_place_is_not_used_while_a_transaction_may_have_drawn_a_number_and_no_id() -> None:
+    floors, clock = floors_over(_server := Server())
+    floors.learn([(1, 10)], 100, 100)
+    clock.now = 0.1
+    floors.learn([(1, 20)], 101, 101)
+    assert known(floors) is None
+    clock.now = 0.3
+    floors.learn([(1, 30)], 102, 102)
+    assert known(floors) == 10
+
+
+def test_what_appears_below_a_place_takes_it_back() -> None:
+    floors, clock = floors_over(_server := Server())
+    for number in (10, 20, 30):
+        clock.now += 1.0
+        floors.learn([(1, number)], number, number)
+    assert known(floors) == 20
+    floors.learn([(1, 25)], 40, 40)
+    clock.now += 1.0
+    floors.learn([(1, 31)], 50, 50)
+    assert known(floors) == 25
+    floors.learn([(1, 5)], 60, 60)
+    assert known(floors) is None
+
+
+def test_another_connection_or_a_server_that_was_put_back_knows_no_floors() -> None:
+    floors, clock = floors_over(server := Server())
+    for number in (10, 20):
+        clock.now += 1.0
+        floors.learn([(1, number)], number, number)
+    assert known(floors) == 10
+    floors.index_is_there = False
+    assert not floors.usable_over(server)
+    other = Server()
+    assert floors.usable_over(other)
+    assert known(floors) is None
+    for number in (10, 20):
+        clock.now += 1.0
+        floors.learn([(1, number)], number, number)
+    floors.learn([(2, 7)], 15, 15)
+    assert known(floors) is None
+
+
+def test_the_keys_claimed_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relay.outbox.floors.MOST_KEYS", 2)
+    floors, clock = floors_over(_server := Server())
+    for number in (10, 20):
+        clock.now += 1.0
+        floors.learn([(1, number), (2, number), (3, number)], number, number)
+    assert [known(floors, key) for key in (1, 2, 3)] == [None, 10, 10]
