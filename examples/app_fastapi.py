@@ -25,6 +25,7 @@ TOPIC = os.environ.get("TOPIC", "order.placed")
 CREDIT_LIMIT = 1000
 
 TABLE = """
+SELECT pg_advisory_xact_lock(hashtext('orders')); -- of two workers that start at once, the later one finds the table
 CREATE TABLE IF NOT EXISTS orders (
     id uuid PRIMARY KEY, customer text NOT NULL, amount bigint NOT NULL CHECK (amount > 0)
 )

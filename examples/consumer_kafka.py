@@ -23,7 +23,10 @@ from openoutbox import inbox
 TOPIC = os.environ.get("TOPIC", "order.placed")
 GROUP = "revenue"
 
-TABLE = "CREATE TABLE IF NOT EXISTS revenue (customer text PRIMARY KEY, total bigint NOT NULL)"
+TABLE = """
+SELECT pg_advisory_xact_lock(hashtext('revenue')); -- of two that start at once, the later one finds the table
+CREATE TABLE IF NOT EXISTS revenue (customer text PRIMARY KEY, total bigint NOT NULL)
+"""
 ADD = """
 INSERT INTO revenue (customer, total) VALUES (%(customer)s, %(amount)s)
 ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total

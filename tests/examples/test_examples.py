@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -18,7 +20,7 @@ from tests.support.daemon import Daemon
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.nats import MakeStream
 from tests.support.fixtures.outbox import Outbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 KAFKA_CONSUMER = str(FOLDER / "consumer_kafka.py")
 NATS_CONSUMER = str(FOLDER / "consumer_nats.py")
@@ -45,6 +47,20 @@ def with_inbox(outbox: Outbox) -> Outbox:
     """The application's database, which is the consumer's, too."""
     create(outbox.url, TableName(DEFAULT_INBOX))
     return outbox
+
+
+@pytest.mark.parametrize("program", [KAFKA_CONSUMER, NATS_CONSUMER, REDIS_CONSUMER, str(FOLDER / "app_fastapi.py")])
+def test_of_two_that_start_at_once_the_later_one_finds_the_table(
+    outbox: Outbox, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", outbox.url)
+    database, table = outbox.database, runpy.run_path(program)["TABLE"]
+    with database.connect(autocommit=False) as first, database.connect() as second, ThreadPoolExecutor(1) as pool:
+        first.execute(table)
+        later = pool.submit(second.execute, table)
+        wait_until(database.waiting_for_locks, what="the later one to wait")
+        first.commit()
+        later.result(patience())
 
 
 def put(client: httpx.Client, order_id: uuid.UUID, customer: str, amount: int) -> tuple[int, object]:
