@@ -29,6 +29,9 @@ class PsycopgCursor(Protocol):
     def connection(self) -> PsycopgConnection:
         """Its connection."""
 
+    def close(self) -> None:
+        """Close it. SQLAlchemy's AsyncConnection has a ``connection``, too, and is closed by a coroutine."""
+
 
 class SqlAlchemyTarget(Protocol):
     """``sqlalchemy.Connection``, ``Session`` and ``scoped_session``."""
