@@ -43,6 +43,8 @@ class Features:
     """It answers without waiting for anything, so that a big batch leaves the event loop no turn."""
     runs: bool = False
     """With the option ``in_order`` the publisher keeps runs."""
+    parts: bool = False
+    """Each destination can fail on its own, and so has a name of its own (``Publisher.destination_of``)."""
 
 
 class StoredMessage(NamedTuple):

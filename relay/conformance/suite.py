@@ -24,18 +24,18 @@ def needs(has: bool | object, what: str) -> None:
         pytest.skip(f"this publisher has no {what}")
 
 
-async def refusal(publisher: Publisher) -> BrokerUnreachable | None:
-    """What one probe raises."""
+async def refusal(publisher: Publisher, event: OutboxEvent | None = None) -> BrokerUnreachable | None:
+    """What one probe raises, of the event's destination where there is one."""
     try:
-        await publisher.probe(1.0)
+        await (publisher.probe(1.0) if event is None else probe_of(publisher, event, 1.0))
     except BrokerUnreachable as error:
         return error
     return None
 
 
-async def probed_down(publisher: Publisher) -> BrokerUnreachable:
+async def probed_down(publisher: Publisher, event: OutboxEvent | None = None) -> BrokerUnreachable:
     """Probe until it fails: a stopped broker may still be noticed as answering for a moment."""
-    return await wait_until_async(lambda: refusal(publisher), what="a probe to fail")
+    return await wait_until_async(lambda: refusal(publisher, event), what="a probe to fail")
 
 
 async def probed_up(publisher: Publisher) -> None:
@@ -139,6 +139,20 @@ async def test_an_event_names_its_destination_before_anything_is_open(harness: H
     await probe_of(publisher, event, patience())
 
 
+async def test_two_destinations_have_two_names_where_each_can_fail_on_its_own(
+    harness: Harness, publisher: Publisher
+) -> None:
+    events = [make_event(await harness.destination()) for _ in range(2)]
+    names = {publisher.destination_of(event) for event in events}
+    assert len(names) == (2 if harness.features.parts else 1)
+    await asyncio.gather(*(probe_of(publisher, event, patience()) for event in events))
+
+
+async def test_the_probe_of_an_event_that_has_nowhere_to_go_is_answered(harness: Harness, publisher: Publisher) -> None:
+    for name in ("missing", *harness.features.invalid_names):
+        await probe_of(publisher, make_event(name), patience())
+
+
 async def test_nothing_to_publish_resolves_nothing(publisher: Publisher) -> None:
     sink = Collector()
     await publisher.publish([], sink)
@@ -228,8 +242,8 @@ async def test_a_broker_that_hangs_is_unreachable_and_abandon_ends_the_wait(
     harness.hang()
     events = [make_event(destination, b"x" * 1000) for _ in range(300)]
     publishing = asyncio.create_task(publisher.publish(events, sink))
-    error = await probed_down(publisher)
-    assert str(error)
+    errors = await asyncio.gather(probed_down(publisher), probed_down(publisher, events[0]))
+    assert all(map(str, errors))
     await publisher.abandon("the broker hangs")
     await publishing
     outcomes = await sink.outcomes(events)

@@ -1,7 +1,8 @@
 """Events to SQS queues and SNS topics: batches of ten, many of them in flight, an outcome for each event.
 
 A session is opened on the first publish, and again after it was abandoned or its credentials were refused. A probe uses
-a client of its own and a new connection each time, so that a half-dead connection cannot answer it.
+a client of its own and a new connection each time, so that a half-dead connection cannot answer it. Each queue and each
+topic is a destination.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import asyncio
 from collections.abc import Sequence
 
 from relay.brokers.aws.client import AwsClient, prepare
+from relay.brokers.aws.names import name_of
 from relay.brokers.aws.options import AwsOptions, AwsTarget, read_target
-from relay.brokers.aws.services import service_of, unreachable
+from relay.brokers.aws.services import Service, service_of, unreachable
 from relay.brokers.aws.session import FAILURES, AwsSession
 from relay.brokers.current_session import CurrentSession
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink, Unreachable
-from relay.core.ports import SingleDestination
+from relay.core.outcome import OutcomeSink, Permanent, Unreachable
 
 
-class AwsPublisher(SingleDestination):
+class AwsPublisher:
     """Publishes over one session at a time; see the module's text."""
 
     keeps_runs = False
@@ -29,8 +30,10 @@ class AwsPublisher(SingleDestination):
         self.name: str = options.kind
         self._options = options
         self._current = CurrentSession(self._connect)
-        self._asking: AwsClient | None = None
-        """The probe's client."""
+        self._asking: tuple[AwsClient, Service] | None = None
+        """The probes' client."""
+        self._making = asyncio.Lock()
+        """Probes of several destinations at a time share the client."""
 
     async def open(self) -> None:
         """Check the configuration and load the description of the service. Raises ConfigError; does not connect."""
@@ -43,12 +46,20 @@ class AwsPublisher(SingleDestination):
 
     async def probe(self, timeout: float) -> None:
         """Make a signed request on a connection of its own. Raises BrokerUnreachable."""
+        await self.probe_destination("", timeout)
+
+    def destination_of(self, event: OutboxEvent) -> str:
+        """The queue or topic; empty for an event whose type can name none."""
+        name = name_of(event.event_type, self._options.kind, self._options.name_replacement)
+        return "" if isinstance(name, Permanent) else name
+
+    async def probe_destination(self, destination: str, timeout: float) -> None:
+        """As ``probe``, with a request to one queue or topic; that it is missing or forbidden is an answer."""
         target = await self._target()
         try:
             async with asyncio.timeout(timeout):
-                if self._asking is None:
-                    self._asking = await AwsClient.connect(self._options.kind, self._options, target, reuse=False)
-                await service_of(self._options, target).ask(self._asking)
+                client, service = await self._asked(target)
+                await service.ask(client, destination)
         except TimeoutError:
             reason: str | None = f"no answer within {timeout:g} s"
         except FAILURES as error:
@@ -78,7 +89,14 @@ class AwsPublisher(SingleDestination):
         """The next probe has a new client, which reads the credentials again."""
         asking, self._asking = self._asking, None
         if asking is not None:
-            await asking.close()
+            await asking[0].close()
+
+    async def _asked(self, target: AwsTarget) -> tuple[AwsClient, Service]:
+        async with self._making:
+            if self._asking is None:
+                client = await AwsClient.connect(self._options.kind, self._options, target, reuse=False)
+                self._asking = client, service_of(self._options, target)
+            return self._asking
 
     async def _connect(self) -> AwsSession:
         target = await self._target()

@@ -3,7 +3,8 @@
 A queue is found by its name (``GetQueueUrl``). A topic's ARN is put together: from SNS_TOPIC_ARN_PREFIX, or from the
 account that the credentials belong to (``GetCallerIdentity``, which needs no right) and the region.
 
-The probe lists one queue or topic. A refusal of that right is an answer: the request was signed by a known key.
+The probe lists one queue or topic, or asks for one that is named. A refusal of that right is an answer: the request
+was signed by a known key.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Service(Protocol):
     async def send(self, client: AwsClient, address: str, entries: Sequence[Entry]) -> dict[str, Any]:
         """Send a batch; returns the service's answer. Raises what the client raises."""
 
-    async def ask(self, client: AwsClient) -> None:
-        """Make the probe's request. Raises what the client raises."""
+    async def ask(self, client: AwsClient, name: str = "") -> None:
+        """Make the probe's request, about a queue or topic where it is named. Raises what the client raises."""
 
 
 class Sqs:
@@ -73,9 +74,13 @@ class Sqs:
         """SendMessageBatch."""
         return _checked(await client.api.send_message_batch(QueueUrl=address, Entries=entries))
 
-    async def ask(self, client: AwsClient) -> None:
-        """ListQueues, of one."""
-        _checked(await client.api.list_queues(MaxResults=1))
+    async def ask(self, client: AwsClient, name: str = "") -> None:
+        """ListQueues, of one; GetQueueAttributes, where events for the queue are sent."""
+        if not name:
+            _checked(await client.api.list_queues(MaxResults=1))
+            return
+        url = await self.address(client, name)
+        _checked(await client.api.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"]))
 
 
 class Sns:
@@ -101,9 +106,8 @@ class Sns:
 
     async def exists(self, client: AwsClient, name: str) -> bool:
         """Whether there is one of this name."""
-        arn = await self.address(client, name)
         try:
-            await client.api.get_topic_attributes(TopicArn=arn)
+            await self.ask(client, name)
         except ClientError as error:
             if not is_missing(error):
                 raise
@@ -119,9 +123,12 @@ class Sns:
         answer: dict[str, Any] = await client.api.publish_batch(TopicArn=address, PublishBatchRequestEntries=entries)
         return answer
 
-    async def ask(self, client: AwsClient) -> None:
-        """ListTopics."""
-        await client.api.list_topics()
+    async def ask(self, client: AwsClient, name: str = "") -> None:
+        """ListTopics, or GetTopicAttributes."""
+        if name:
+            await client.api.get_topic_attributes(TopicArn=await self.address(client, name))
+        else:
+            await client.api.list_topics()
 
 
 def service_of(options: AwsOptions, target: AwsTarget) -> Service:

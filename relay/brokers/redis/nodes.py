@@ -53,6 +53,10 @@ class RedisNodes:
         """The nodes that events are sent to beside the first server."""
         return frozenset(self._nodes.values())
 
+    def node_of(self, event: OutboxEvent) -> RedisAddress | None:
+        """The node of the event's stream, as far as it is known; None for the first server."""
+        return self._nodes.get(_slot(event.event_type)) if self._nodes else None
+
     def forget(self, address: RedisAddress) -> None:
         """Send nothing to this node any more until another one names it."""
         self._nodes = {slot: node for slot, node in self._nodes.items() if node != address}
@@ -64,7 +68,7 @@ class RedisNodes:
             return
         groups: dict[RedisAddress | None, list[OutboxEvent]] = {}
         for event in events:
-            groups.setdefault(self._nodes.get(_slot(event.event_type)), []).append(event)
+            groups.setdefault(self.node_of(event), []).append(event)
         # Side by side: a node that is full or hangs keeps no other one waiting.
         await asyncio.gather(*(self._session(node).publish(group, sink) for node, group in groups.items()))
 

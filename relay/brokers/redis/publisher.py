@@ -23,10 +23,9 @@ from relay.brokers.redis.session import Redirect, RedisSession
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
-from relay.core.ports import SingleDestination
 
 
-class RedisPublisher(SingleDestination):
+class RedisPublisher:
     """Publishes over one session at a time, or one for each node of a cluster; see the module's text."""
 
     name = "redis"
@@ -48,18 +47,37 @@ class RedisPublisher(SingleDestination):
 
     async def probe(self, timeout: float) -> None:
         """Ask the first server, and each node of a cluster in use, whether it takes writes."""
+        await self.probe_destination("", timeout)
+
+    def destination_of(self, event: OutboxEvent) -> str:
+        """The node of a cluster that has its stream, by its address, or the servers that a client starts with.
+
+        Empty for a single server, and while no node has named another one.
+        """
+        if not self._nodes.addresses:
+            return ""
+        return str(self._nodes.node_of(event) or self._named_servers())
+
+    async def probe_destination(self, destination: str, timeout: float) -> None:
+        """As ``probe``, of one node; of one that was replaced meanwhile the first server, which names the next one."""
+        nodes = self._nodes.addresses
+        asked = (
+            [None, *nodes] if not destination else [next((node for node in nodes if str(node) == destination), None)]
+        )
         try:
             async with asyncio.timeout(timeout):
-                await self._ping(None)
-                for address in self._nodes.addresses:
-                    try:
-                        await self._ping(address)
-                    except (BrokerUnreachable, TimeoutError):
-                        # Its slots may have a new primary by now, which the other nodes name.
-                        self._nodes.forget(address)
-                        raise
+                for address in asked:
+                    await self._ping_node(address)
         except TimeoutError:
             raise BrokerUnreachable(f"{self._named_servers()}: no answer within {timeout:g} s") from None
+
+    async def _ping_node(self, address: RedisAddress | None) -> None:
+        try:
+            await self._ping(address)
+        except (BrokerUnreachable, TimeoutError):
+            if address is not None:  # its slots may have a new primary by now, which the other nodes name
+                self._nodes.forget(address)
+            raise
 
     async def abandon(self, reason: str) -> None:
         """Cut the connections and what is buffered for them."""

@@ -29,6 +29,7 @@ class SqsHarness(ServerHarness):
         invalid_names=("", ".fifo", "a b", "ünï", "a*", "x" * 81),
         too_large=2_000_000,
         big_batch=300,
+        parts=True,
     )
 
     def __init__(self, server: AwsServer) -> None:
@@ -70,6 +71,7 @@ class SnsHarness(SqsHarness):
         invalid_names=("", ".fifo", "a b", "ünï", "a*", "x" * 257),
         too_large=2_000_000,
         big_batch=300,
+        parts=True,
     )
 
     def _create(self, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 
@@ -16,7 +17,7 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import redis_options
 from tests.support.servers.valkey import ValkeyServer
 from tests.support.servers.valkey_groups import SERVICE, ValkeyCluster, ValkeySentinel, ask
-from tests.support.waiting import eventually, wait_until_async
+from tests.support.waiting import eventually, patience, wait_until_async
 
 pytestmark = pytest.mark.redis
 
@@ -130,6 +131,27 @@ async def test_every_stream_of_a_cluster_is_written_on_its_node(
     for stream in streams:
         entries = ask(cluster.owner(stream), "XRANGE", stream, "-", "+")
         assert [fields[b"payload"] for _, fields in entries] == [str(turn).encode() for turn in range(26)]
+
+
+async def test_a_cluster_names_the_node_of_each_stream_and_probes_it_alone(
+    cluster: ValkeyCluster, clustered: RedisPublisher
+) -> None:
+    streams = [f"named {number}" for number in range(40)]
+    events = [make_event(stream) for stream in streams]
+    assert {clustered.destination_of(event) for event in events} == {""}, "no node has said anything yet"
+    assert await outcomes(clustered, events) == [Acknowledged()] * len(events)
+    by_node: dict[ValkeyServer, set[str]] = {}
+    for event in events:
+        by_node.setdefault(cluster.owner(event.event_type), set()).add(clustered.destination_of(event))
+    [first], [second] = by_node[cluster.nodes[0]], by_node[cluster.nodes[1]]
+    assert second == f"127.0.0.1:{cluster.nodes[1].port}" != first
+    os.kill(cluster.nodes[1].pid, signal.SIGSTOP)
+    try:
+        await clustered.probe_destination(first, patience(5.0))
+        with pytest.raises(BrokerUnreachable):
+            await clustered.probe_destination(second, 0.3)
+    finally:
+        os.kill(cluster.nodes[1].pid, signal.SIGCONT)
 
 
 async def test_streams_are_trimmed_on_every_node(cluster: ValkeyCluster) -> None:
