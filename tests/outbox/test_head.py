@@ -205,6 +205,24 @@ def formula(index: Index, depth: float) -> float:
     return (entries * index.seconds_per_entry + TIMEOUT) / (SHARE * (0.25, 0.375, 0.25)[number]) + 3.0
 
 
+def test_looks_come_to_a_row_behind_the_head() -> None:
+    index, head, looks = looking(100_000, 100.0)
+    index.waiting = {at(index.now - 60.0)}
+    looks._walk_at = float("inf")  # only rounds
+    for _ in range(200):
+        index.clock += asyncio.run(looks.look(index.walk)).seconds
+    assert head.span().first == at(index.now - 60.0)
+
+
+def test_a_look_does_not_move_the_head_past_a_locked_row() -> None:
+    index, head, looks = looking(1_000_000, 3600.0)
+    index.now += 100.0
+    index.waiting = {at(index.now - 50.0)}  # which claims do not bring
+    index.clock += 100.0
+    asyncio.run(looks.look(index.walk))
+    assert head.place == at(index.now - 50.0)
+
+
 @pytest.mark.parametrize("old", [1, 10])
 def test_a_row_that_stays_behind_the_head_does_not_make_a_walk_look_cheap(old: int) -> None:
     index, head, looks = looking(5_000_000, 3600.0)

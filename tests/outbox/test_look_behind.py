@@ -105,6 +105,20 @@ async def test_a_locked_row_that_claims_went_past_is_claimed_once_it_is_free(
     assert await found(storage) == ["locked"]
 
 
+@pytest.mark.parametrize("storage", [KeyOrder.SKIP], ids=["key"], indirect=True)
+async def test_a_claim_in_order_does_not_move_the_head_past_a_locked_row(
+    outbox: Outbox, storage: PostgresOutbox
+) -> None:
+    await put_in_force(outbox, storage, age=60.0)
+    insert(outbox, age=59.5, name="locked")
+    with outbox.database.connect() as connection, connection.transaction():
+        [(due,)] = connection.execute(
+            "SELECT date_part('epoch', available_at) FROM openoutbox_events WHERE event_type = 'locked' FOR UPDATE"
+        ).fetchall()
+        assert await types(storage) == ["ahead"]
+        assert storage.paused.head.place <= (due, due)
+
+
 async def test_a_released_row_is_claimed_at_once(outbox: Outbox, storage: PostgresOutbox) -> None:
     await put_in_force(outbox, storage)
     insert(outbox, age=30.0, name="behind")

@@ -9,6 +9,8 @@ from tests.system.mutants.mutant import Mutant
 _CONFORMANCE = "tests/outbox/test_conformance.py"
 _ORDER = "tests/outbox/test_conformance_order.py"
 _FLOORS = "tests/outbox/test_floors.py"
+_HEAD = "tests/outbox/test_head.py"
+_BEHIND = "tests/outbox/test_look_behind.py"
 _LOCKS = "tests/outbox/test_conformance_locks.py"
 _TROUBLE = "tests/outbox/test_trouble.py"
 _CONNECT = "tests/postgres/test_connect.py"
@@ -156,14 +158,28 @@ SQL: Final = (
         "relay/outbox/look.py",
         "            if head.has_room and one.due_at <= self._clock():",
         "            if False:",
-        ("tests/outbox/test_head.py::test_a_straggler_is_found_within_the_formula",),
+        (f"{_HEAD}::test_looks_come_to_a_row_behind_the_head",),
+    ),
+    Mutant(
+        "a look moves the head past a locked row",
+        "relay/outbox/look.py",
+        "            head.passed(first, look.free or look.end or min(end, present), look.at)",
+        "            head.passed(first, look.end or min(end, present), look.at)",
+        (f"{_HEAD}::test_a_look_does_not_move_the_head_past_a_locked_row",),
+    ),
+    Mutant(
+        "a claim in order moves the head past a locked row",
+        "relay/outbox/ordered.py",
+        '                first = None if first_due is None else (first_due, float("-inf"))',
+        "                first = None if first_due is None else (at, at)",
+        (f"{_BEHIND}::test_a_claim_in_order_does_not_move_the_head_past_a_locked_row",),
     ),
     Mutant(
         "the head comes up to the present",
         "relay/outbox/head.py",
         '        reached = min(last, (at - self.margin, float("-inf")))',
         "        reached = last",
-        ("tests/outbox/test_head.py::test_a_claim_moves_the_head_to_its_last_row_and_not_into_the_margin",),
+        (f"{_HEAD}::test_a_claim_moves_the_head_to_its_last_row_and_not_into_the_margin",),
     ),
     Mutant(
         "leases behind the reaper's head are left there",
