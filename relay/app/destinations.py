@@ -14,14 +14,14 @@ from relay.app import publishers
 from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
 from relay.core.telemetry import DestinationState
-from relay.routing.drops import Drops
-from relay.routing.file import read_routes
-from relay.routing.member import MemberOptions
-from relay.routing.publisher import RoutedPublisher
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.member import MemberOptions
+from relay.engine.destination.routed import RoutedPublisher
+from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes
-from relay.routing.several import SeveralPublishers
 from relay.settings.destinations_file import read_destinations
 from relay.settings.endpoints_file import read_endpoints
+from relay.settings.routes_file import read_routes
 from relay.settings.settings import Settings
 from relay.telemetry import catalogue as metrics
 from relay.telemetry.providers import Reading, Sample
@@ -152,7 +152,7 @@ class Destinations:
         return self._named if self._plan.several else None
 
     def _destination_of(self, event: OutboxEvent) -> tuple[str, str]:
-        sent = self._plan.routes.sent(event) if self._plan.routes is not None else ()
+        sent = self._plan.routes.places(event).sent if self._plan.routes is not None else ()
         if not self._plan.several:
             [own] = self._plan.destinations.values()
             return own.publisher_type, sent[0].name if sent else event.event_type

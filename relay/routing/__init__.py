@@ -1,1 +1,1 @@
-"""Where events go: rules from event types to destinations, and a publisher that obeys them."""
+"""Where events go: rules from event types to destinations. Pure; the engine obeys them, settings read their files."""

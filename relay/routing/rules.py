@@ -17,7 +17,9 @@ from typing import Final, NamedTuple
 
 from relay.core.event import OutboxEvent
 from relay.core.headers import wire_headers
+from relay.core.outcome import Acknowledged, Transient
 from relay.core.patterns import compile_pattern
+from relay.core.places import Place, Places
 from relay.routing.template import Missing, Template, read_template
 
 _MOST_REMEMBERED: Final = 10_000  # event types
@@ -138,29 +140,32 @@ class Routes:
         self._prefix = prefix
         self._default = default
         self._further = further or {}
-        self._known: dict[str, Decision | Undecided] = {}
-        """What is decided for each event type."""
+        self._known: dict[str, Places | Undecided] = {}
+        """What is known of each event type."""
         self.by_header = any(rule.headers for rule in rules)
         """Whether events of one type may go to different destinations."""
         self.to_several = any(rule.further for rule in rules)
         """Whether some events go to several destinations each."""
 
-    def decide(self, event: OutboxEvent) -> Decision:
-        """Where this event goes. Headers are read only where a name needs one."""
+    def places(self, event: OutboxEvent) -> Places:
+        """See ``relay.core.places.Router``."""
         event_type = event.event_type
         known = self._known.get(event_type)
         if known is None:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            known = self._known[event_type] = self.of_type(event_type)
-        if not isinstance(known, Undecided):
-            return known
-        return self._fill(known.rule, event_type, dict(wire_headers(event.headers)))
+            decision = self.of_type(event_type)
+            known = decision if isinstance(decision, Undecided) else _places(decision)
+            self._known[event_type] = known
+        return _places(self._by_header(known.rule, event)) if isinstance(known, Undecided) else known
 
-    def sent(self, event: OutboxEvent) -> tuple[Sent, ...]:
-        """Where this event is sent; empty where it is dropped, or its destination's name is not known."""
-        decision = self.decide(event)
-        return (decision,) if isinstance(decision, Sent) else decision.sent if isinstance(decision, SentToAll) else ()
+    def decide(self, event: OutboxEvent) -> Decision:
+        """Where this event goes, and by which rule."""
+        decision = self.of_type(event.event_type)
+        return self._by_header(decision.rule, event) if isinstance(decision, Undecided) else decision
+
+    def _by_header(self, rule: Rule, event: OutboxEvent) -> Decision:
+        return self._fill(rule, event.event_type, dict(wire_headers(event.headers)))
 
     def of_type(self, event_type: str) -> Decision | Undecided:
         """Where events of this type go, as far as the type alone decides."""
@@ -192,3 +197,15 @@ class Routes:
             return sent
         inner = self._further[via].of_type(sent.name)
         return inner._replace(rule=rule or inner.rule) if isinstance(inner, Sent) else Unmatched(sent.name, rule)
+
+
+def _places(decision: Decision) -> Places:
+    match decision:
+        case Sent(via, name):
+            return Places((Place(via, name),))
+        case SentToAll(sent):
+            return Places(tuple(Place(one.via, one.name) for one in sent))
+        case Dropped(rule):
+            return Places((), Acknowledged({"dropped_by_route": rule.number}), rule.number)
+        case _:
+            return Places((), Transient(decision.code, str(decision)))

@@ -17,8 +17,8 @@ from relay.core.outcome import ACKNOWLEDGED, Transient
 from relay.core.ports import SettledAttempt
 from relay.core.verdict import DELIVER, Retry
 from relay.deliverylog.mapping import Naming, log_entry
-from relay.routing.publisher import RoutedPublisher
-from relay.routing.several import SeveralPublishers
+from relay.engine.destination.routed import RoutedPublisher
+from relay.engine.destination.several import SeveralPublishers
 from relay.settings.settings import Settings
 from relay.telemetry.prometheus import exposition_of
 from tests.brokers.harness.base import Collector, make_event

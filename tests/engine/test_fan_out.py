@@ -10,11 +10,11 @@ import pytest
 from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.outcome import ACKNOWLEDGED, ConnectionCut, Outcome, Permanent, Transient
 from relay.engine.away import LONGEST_HOLD
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.member import MemberOptions
+from relay.engine.destination.several import SeveralPublishers
 from relay.outbox.options import KeyOrder
-from relay.routing.drops import Drops
-from relay.routing.member import MemberOptions
 from relay.routing.rules import Routes, Rule, Target
-from relay.routing.several import SeveralPublishers
 from relay.routing.template import read_template
 from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relay.routing.file import read_routes
 from relay.routing.rules import Dropped, Routes, Sent, SentToAll
 from relay.settings.destinations_file import read_destinations
+from relay.settings.routes_file import read_routes
 from relay.settings.settings import Settings
 from tests.brokers.harness.base import make_event
 from tests.support.paths import ROOT

@@ -16,9 +16,9 @@ from relay.app.delivery_log import readings as log_readings
 from relay.app.destinations import Destinations
 from relay.app.subscriptions import readings as subscription_readings
 from relay.core.telemetry import DestinationState
+from relay.engine.destination.drops import Drops
 from relay.eventstore.prometheus import PrometheusMeter
 from relay.eventstore.states import SubscriptionState
-from relay.routing.drops import Drops
 from relay.routing.rules import Routes
 from relay.settings.settings import Settings
 from relay.telemetry.__main__ import renewed

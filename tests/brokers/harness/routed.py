@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from relay.core.ports import Publisher
-from relay.routing.drops import Drops
-from relay.routing.member import MemberOptions
-from relay.routing.publisher import RoutedPublisher
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.member import MemberOptions
+from relay.engine.destination.routed import RoutedPublisher
+from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes
-from relay.routing.several import SeveralPublishers
 from tests.brokers.harness.base import Features, StoredMessage
 from tests.brokers.harness.memory import MemoryHarness
 
@@ -27,7 +27,7 @@ class RoutedHarness(MemoryHarness):
 
 
 class SeveralHarness(RoutedHarness):
-    """One of several destinations is all there is. For one that hangs: ``tests/routing/test_several.py``."""
+    """One of several destinations is all there is. For one that hangs: ``tests/engine/destination/test_several.py``."""
 
     features = Features(stops=True, at_once=True)
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from tests.system.mutants.mutant import Mutant
 
-_SEVERAL = "tests/routing/test_several.py"
+_SEVERAL = "tests/engine/destination/test_several.py"
 _AWAY = "tests/engine/test_away.py"
-_FAN_OUT = "tests/routing/test_fanout.py"
+_FAN_OUT = "tests/engine/destination/test_fanout.py"
 _ENGINE = "tests/engine/test_fan_out.py"
 
 ROUTING: Final = (
@@ -35,7 +35,7 @@ ROUTING: Final = (
     ),
     Mutant(
         "a timeout of one destination is decided without a probe",
-        "relay/routing/member.py",
+        "relay/engine/destination/member.py",
         "            await self.check(self.options.probe_timeout)\n        except BrokerUnreachable:\n"
         "            self._resolve_undecided(",
         "            pass\n        except BrokerUnreachable:\n            self._resolve_undecided(",
@@ -43,28 +43,28 @@ ROUTING: Final = (
     ),
     Mutant(
         "one destination that is away is unreachable for all",
-        "relay/routing/member.py",
+        "relay/engine/destination/member.py",
         "return Away(reason, self.title) if self._any_answers() else Unreachable(reason)",
         "return Unreachable(reason)",
         (f"{_SEVERAL}::test_one_that_is_down_is_away_and_the_other_goes_on",),
     ),
     Mutant(
         "runs are kept where headers send a type to several destinations",
-        "relay/routing/publisher.py",
-        "return self._inner.keeps_runs and not self._routes.by_header",
+        "relay/engine/destination/routed.py",
+        "return self._inner.keeps_runs and not self._router.by_header",
         "return self._inner.keeps_runs",
-        ("tests/routing/test_publisher.py::test_runs_are_kept_only_where_a_type_has_one_destination",),
+        ("tests/engine/destination/test_routed.py::test_runs_are_kept_only_where_a_type_has_one_destination",),
     ),
     Mutant(
         "a destination that has acknowledged an event gets it again",
-        "relay/routing/assign.py",
+        "relay/engine/destination/assign.py",
         "left = [one for one in sent if one.via not in acknowledged]",
         "left = list(sent)",
         (f"{_FAN_OUT}::test_what_one_has_acknowledged_it_does_not_get_again",),
     ),
     Mutant(
         "a refusal by one destination is the end for all",
-        "relay/routing/fanout.py",
+        "relay/engine/destination/fanout.py",
         "if len(refused) == len(outcomes):",
         "if refused:",
         (f"{_FAN_OUT}::test_nothing_terminal_comes_from_one_while_another_may_still_take_it",),

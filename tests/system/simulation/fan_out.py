@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from relay.core.event import EventId, Status
 from relay.core.outcome import Acknowledged
 from relay.core.ports import Publisher
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.member import MemberOptions
+from relay.engine.destination.several import SeveralPublishers
 from relay.engine.options import EngineOptions
 from relay.outbox.options import KeyOrder
-from relay.routing.drops import Drops
-from relay.routing.member import MemberOptions
 from relay.routing.rules import Routes, Rule, Target
-from relay.routing.several import SeveralPublishers
 from relay.routing.template import read_template
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.system.simulation import database_faults as database

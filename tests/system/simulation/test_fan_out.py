@@ -47,12 +47,12 @@ def test_names_that_are_not_written_are_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_delivery_that_one_destination_lacks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutate(monkeypatch, "relay.routing.fanout", "if not self._failures:", "if self._acknowledged:")
+    mutate(monkeypatch, "relay.engine.destination.fanout", "if not self._failures:", "if self._acknowledged:")
     assert any("have not acknowledged it" in one for one in violations(0, 10))
 
 
 def test_an_end_by_one_destination_while_another_may_still_take_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutate(monkeypatch, "relay.routing.fanout", "if len(refused) == len(outcomes):", "if refused:")
+    mutate(monkeypatch, "relay.engine.destination.fanout", "if len(refused) == len(outcomes):", "if refused:")
     assert any("DEAD while a destination may still take it" in one for one in violations(130, 10))
 
 

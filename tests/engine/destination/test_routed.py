@@ -10,8 +10,8 @@ import pytest
 from relay.core.event import OutboxEvent
 from relay.core.formats import cloudevents
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, Transient
-from relay.routing.drops import Drops
-from relay.routing.publisher import RoutedPublisher
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.routed import RoutedPublisher
 from relay.routing.rules import Routes, Rule
 from relay.routing.template import read_template
 from tests.brokers.harness.base import Collector, make_event

@@ -1,4 +1,4 @@
-"""A publisher that sends events where the rules say, over the publisher of one broker.
+"""A publisher that sends events where routing says, over the publisher of one broker.
 
 It adds names and nothing else: outcomes, order, back-pressure and reachability are the inner publisher's. Without
 rules and prefix the composition (``relay.app.destinations``) leaves it out.
@@ -10,25 +10,25 @@ from collections.abc import Sequence
 
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
+from relay.core.places import Router
 from relay.core.ports import Publisher
-from relay.routing.assign import assign, restoring
-from relay.routing.drops import Drops
-from relay.routing.rules import Routes
+from relay.engine.destination.assign import assign, restoring
+from relay.engine.destination.drops import Drops
 
 
 class RoutedPublisher:
     """``relay.core.ports.Publisher`` with other names of destinations."""
 
-    def __init__(self, inner: Publisher, routes: Routes, drops: Drops) -> None:
+    def __init__(self, inner: Publisher, router: Router, drops: Drops) -> None:
         self.name = inner.name
         self._inner = inner
-        self._routes = routes
+        self._router = router
         self._drops = drops
 
     @property
     def keeps_runs(self) -> bool:
         """As the inner publisher, where all events of a type have one destination: a run must have one, too."""
-        return self._inner.keeps_runs and not self._routes.by_header
+        return self._inner.keeps_runs and not self._router.by_header
 
     async def open(self) -> None:
         """Open the inner publisher."""
@@ -36,7 +36,7 @@ class RoutedPublisher:
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event under its destination's name; what is dropped or has no name is resolved at once."""
-        assignment = assign(events, self._routes, self._drops)
+        assignment = assign(events, self._router, self._drops)
         if assignment.resolved:
             sink(assignment.resolved)
         for sent in assignment.by_via.values():
@@ -48,7 +48,7 @@ class RoutedPublisher:
 
     def destination_of(self, event: OutboxEvent) -> str:
         """The inner publisher's, of the event under its destination's name."""
-        [name] = [one.name for one in self._routes.sent(event)] or [event.event_type]
+        [name] = [one.name for one in self._router.places(event).sent] or [event.event_type]
         return self._inner.destination_of(event._replace(event_type=name))
 
     async def probe_destination(self, destination: str, timeout: float) -> None:
@@ -65,4 +65,4 @@ class RoutedPublisher:
 
     def twin(self) -> RoutedPublisher:
         """The same rules over a twin of the inner publisher."""
-        return RoutedPublisher(self._inner.twin(), self._routes, self._drops)
+        return RoutedPublisher(self._inner.twin(), self._router, self._drops)

@@ -1,6 +1,6 @@
 """One publisher over several destinations, each with a broker, a probe and a gate of its own (``member``).
 
-The rules choose the destination and its name. To the engine the whole is one broker that answers as long as one
+Routing chooses the destination and its name. To the engine the whole is one broker that answers as long as one
 destination does: events for the others are ``Away`` meanwhile. Once none answers, all are ``Unreachable``.
 """
 
@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
+from relay.core.places import Router
 from relay.core.ports import Publisher
-from relay.routing.assign import assign, restoring
-from relay.routing.drops import Drops
-from relay.routing.fanout import acknowledged_names
-from relay.routing.member import Member, MemberOptions
-from relay.routing.rules import Routes
+from relay.engine.destination.assign import assign, restoring
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.fanout import acknowledged_names
+from relay.engine.destination.member import Member, MemberOptions
 
 _CLOSE_WITHIN = 1.9  # seconds
 _PROBED_TOGETHER = 16  # at each health check: hundreds of webhook endpoints are not connected to every few seconds
@@ -30,9 +30,9 @@ class SeveralPublishers:
     name = "several"
 
     def __init__(
-        self, publishers: Mapping[str, Publisher], routes: Routes, drops: Drops, options: MemberOptions
+        self, publishers: Mapping[str, Publisher], router: Router, drops: Drops, options: MemberOptions
     ) -> None:
-        self._routes = routes
+        self._router = router
         self._drops = drops
         self._options = options
         self.members = {
@@ -50,7 +50,7 @@ class SeveralPublishers:
     @property
     def keeps_runs(self) -> bool:
         """Whether each of them does, and all events of a type have one destination: a run must have one, too."""
-        return not self._routes.by_header and all(member.publisher.keeps_runs for member in self.members.values())
+        return not self._router.by_header and all(member.publisher.keeps_runs for member in self.members.values())
 
     async def open(self) -> None:
         """Make every client. Raises ConfigError naming the destination."""
@@ -62,7 +62,7 @@ class SeveralPublishers:
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event to its destination. Returns at once: each destination hands over in a task of its own."""
-        assignment = assign(events, self._routes, self._drops)
+        assignment = assign(events, self._router, self._drops)
         if assignment.resolved:
             sink(assignment.resolved)
         restored = restoring(sink, assignment)
@@ -109,7 +109,7 @@ class SeveralPublishers:
 
     def destination_of(self, event: OutboxEvent) -> str:
         """Its destination; of several those that have not acknowledged it, with commas between; empty for nowhere."""
-        sent = self._routes.sent(event)
+        sent = self._router.places(event).sent
         acknowledged = acknowledged_names(event)
         return ",".join(one.via for one in [one for one in sent if one.via not in acknowledged] or sent)
 
@@ -134,7 +134,7 @@ class SeveralPublishers:
     def twin(self) -> SeveralPublishers:
         """The same rules over twins of all."""
         twins = {name: member.publisher.twin() for name, member in self.members.items()}
-        return SeveralPublishers(twins, self._routes, self._drops, self._options)
+        return SeveralPublishers(twins, self._router, self._drops, self._options)
 
     def degraded(self) -> dict[str, str]:
         """The destinations that do not answer, or take nothing, for /readyz."""

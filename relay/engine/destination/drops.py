@@ -7,8 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from relay.routing.rules import Rule
-
 logger = logging.getLogger(__name__)
 
 _SAY_AGAIN = 60.0  # seconds
@@ -26,8 +24,8 @@ class Drops:
         self._unsaid: Counter[str] = Counter()
         self._said_at: dict[str, float] = {}
 
-    def add(self, event_type: str, rule: Rule) -> None:
-        """One event of this type was dropped by a rule."""
+    def add(self, event_type: str, rule: int) -> None:
+        """One event of this type was dropped by the rule of that number."""
         if event_type not in self.counts and len(self.counts) >= _MOST_TYPES:
             event_type = _OTHERS
         self.counts[event_type] += 1
@@ -39,7 +37,7 @@ class Drops:
         count = self._unsaid.pop(event_type)
         logger.info(
             "route %d drops events of type %s: they count as delivered and are not sent",
-            rule.number,
+            rule,
             event_type,
             extra={"action": "events_dropped", "event_type": event_type, "events": count},
         )

@@ -21,11 +21,11 @@ from relay.core.outcome import (
     Unreachable,
     Withheld,
 )
-from relay.routing.drops import Drops
-from relay.routing.fanout import FanOut, combine
-from relay.routing.member import MemberOptions
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.fanout import FanOut, combine
+from relay.engine.destination.member import MemberOptions
+from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes, Rule, Target
-from relay.routing.several import SeveralPublishers
 from relay.routing.template import read_template
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.doubles.memory_publisher import MemoryPublisher

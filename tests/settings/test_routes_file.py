@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.routing.file import read_routes
 from relay.routing.rules import Rule, Target
 from relay.routing.template import read_template
+from relay.settings.routes_file import read_routes
 
 GOOD = """
 [[route]]

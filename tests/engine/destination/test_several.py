@@ -8,10 +8,10 @@ import pytest
 
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.outcome import ACKNOWLEDGED, Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable
-from relay.routing.drops import Drops
-from relay.routing.member import MemberOptions
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.member import MemberOptions
+from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes, Rule
-from relay.routing.several import SeveralPublishers
 from relay.routing.template import read_template
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.doubles.memory_publisher import MemoryPublisher

@@ -1,4 +1,4 @@
-"""Assign: the events of one ``publish`` by destination, under the names that the rules give them.
+"""Assign: the events of one ``publish`` by destination, under the names that routing gives them.
 
 A publisher takes a destination's name from ``event_type``, so an event that goes elsewhere is handed over as a copy
 with that name; its outcome comes back with the event that the engine knows. An event for several destinations is a copy
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from relay.core.event import OutboxEvent, RoutedEvent
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Resolution, Transient
-from relay.routing.drops import Drops
-from relay.routing.fanout import FanOut, acknowledged_names
-from relay.routing.rules import Dropped, Routes, Sent, SentToAll
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Resolution
+from relay.core.places import Place, Router
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.fanout import FanOut, acknowledged_names
 
 
 class Assignment(NamedTuple):
@@ -29,38 +29,35 @@ class Assignment(NamedTuple):
     """The fan-out that a copy belongs to, and the destination that it is for, by the identity of the copy."""
 
 
-def assign(events: Sequence[OutboxEvent], routes: Routes, drops: Drops) -> Assignment:
+def assign(events: Sequence[OutboxEvent], router: Router, drops: Drops) -> Assignment:
     """Decide about every event, in order."""
     assignment = Assignment({}, {}, [], {})
     by_via, originals, resolved, _ = assignment
     for event in events:
-        match routes.decide(event):
-            case Sent(via, name) if event.acknowledged_by is None or not via:
-                copy = event
-                if name != event.event_type:
-                    copy = _copy(event, name)
-                    originals[id(copy)] = event
-                by_via.setdefault(via, []).append(copy)
-            case Sent() as one:
-                _fan_out(event, (one,), assignment)
-            case SentToAll(sent):
-                _fan_out(event, sent, assignment)
-            case Dropped(rule):
-                drops.add(event.event_type, rule)
-                resolved.append((event, Acknowledged({"dropped_by_route": rule.number})))
-            case unsent:
-                resolved.append((event, Transient(unsent.code, str(unsent))))
+        sent, outcome, dropped_by = router.places(event)
+        if outcome is not None:
+            if dropped_by:
+                drops.add(event.event_type, dropped_by)
+            resolved.append((event, outcome))
+        elif len(sent) > 1 or (event.acknowledged_by is not None and sent[0].via):
+            _fan_out(event, sent, assignment)
+        else:
+            copy, (via, name) = event, sent[0]
+            if name != event.event_type:
+                copy = _copy(event, name)
+                originals[id(copy)] = event
+            by_via.setdefault(via, []).append(copy)
     return assignment
 
 
-def _fan_out(event: OutboxEvent, sent: Sequence[Sent], assignment: Assignment) -> None:
+def _fan_out(event: OutboxEvent, sent: Sequence[Place], assignment: Assignment) -> None:
     """Hand over a copy for each destination that has not acknowledged the event."""
     acknowledged = acknowledged_names(event)
     left = [one for one in sent if one.via not in acknowledged]
     if not left:
         assignment.resolved.append((event, ACKNOWLEDGED))
     fan_out = FanOut(event, len(left))
-    for via, name, _ in left:
+    for via, name in left:
         copy = _copy(event, name)
         copy.copy_for = via if len(sent) > 1 else ""
         assignment.fan_outs[id(copy)] = fan_out, via
