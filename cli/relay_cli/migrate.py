@@ -40,17 +40,19 @@ def command(
     ORDERING=key needs (docs/guide/ordering.md says what it locks), replay-audit records every replayed event, tuning
     sets storage parameters for a large table (docs/operate/large-table.md), wake-up is the trigger for WAKE_UP, pause
     the table for relay-cli pause, fleet the list of the relays, fan-out the column for routes to several destinations
-    (docs/guide/routing.md).
+    (docs/guide/routing.md), sql-api functions that announce an event in SQL or take it back
+    (docs/guide/sql-api.md).
 
     Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
 
     Example: relay-cli migrate --table orders.outbox --dry-run | psql
     """
-    from relay.outbox.extensions import add_extension, extension_sql
+    from relay.outbox.extensions import add_extension, extension_sql, located
     from relay.outbox.migrate import migrate, plan
 
     url, name = outbox_of(context, storage_url, table)
-    extra = {extension: extension_sql(extension, name) for extension in extensions or []}
+    place = located(url, name, extensions or ())
+    extra = {extension: extension_sql(extension, place) for extension in extensions or []}
     if dry_run:
         migration = plan(url, name)
         _print_plan(migration, extra) if not as_json else _print_json(migration, extra, dry_run=True)

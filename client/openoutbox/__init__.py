@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from openoutbox.identity import uuid7
     from openoutbox.insert import InsertRows, insert_rows, insert_statement
     from openoutbox.names import TableName
-    from openoutbox.schema import create_statements, inbox_statements
+    from openoutbox.schema import create_statements, inbox_statements, sql_api_statements
     from openoutbox.version import __version__
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "inbox_statements",
     "insert_rows",
     "insert_statement",
+    "sql_api_statements",
     "uuid7",
 ]
 
@@ -61,6 +62,7 @@ _MODULES = {
     "inbox_statements": "openoutbox.schema",
     "insert_rows": "openoutbox.insert",
     "insert_statement": "openoutbox.insert",
+    "sql_api_statements": "openoutbox.schema",
     "uuid7": "openoutbox.identity",
 }
 """Where each public name is defined."""

@@ -15,12 +15,15 @@ from functools import cache
 from typing import Final, LiteralString
 
 from openoutbox.errors import ConfigError
-from openoutbox.names import DEFAULT_INBOX, DEFAULT_TABLE, LONGEST_IDENTIFIER, TableName
-from openoutbox.statements import load_sql, sql_files, statement, without_parameters
+from openoutbox.names import DEFAULT_INBOX, DEFAULT_TABLE, LONGEST_IDENTIFIER, Name, TableName
+from openoutbox.statements import load_sql, sql_files, statement, statement_names, without_parameters
 
 _FOLDER: Final = "outbox/migrations"
 _CREATES: Final = re.compile(r"-- (\d{4}) creates: (table|index (\w+))$")
 _DIGEST: Final = 10  # hexadecimal digits
+_SQL_API: Final = "outbox/extensions/sql_api"
+_SCHEMA: Final = "public"
+"""Where ``sql_api.sql`` says that the table is."""
 
 INDEX_ROLES: Final = (
     "processing_queue",
@@ -103,6 +106,27 @@ def inbox_statements(table: str = DEFAULT_INBOX) -> list[LiteralString]:
     names = {DEFAULT_INBOX: TableName.parse(table)}
     paths = ("inbox/create:table", "inbox/create:index")
     return [f"{without_parameters(statement(path, names=names)).rstrip()};" for path in paths]
+
+
+def sql_api_functions(table: TableName) -> dict[str, TableName]:
+    """The functions that announce events of ``table`` and take them back: the default's name, and what it is here."""
+    roles = ("enqueue", "enqueue_bytes", "cancel", "reschedule")
+    return {f"openoutbox_{role}": TableName(table_name(table, role), table.schema) for role in roles}
+
+
+def sql_api_statements(table: str = DEFAULT_TABLE) -> list[LiteralString]:
+    """The statements that make these functions (docs/guide/sql-api.md), as ``create_statements`` does for the table.
+
+    ``relay-cli migrate --with sql-api`` makes the same. They look for a table that names no schema in ``public``.
+    """
+    return sql_api(TableName.parse(table))
+
+
+def sql_api(table: TableName) -> list[LiteralString]:
+    """As ``sql_api_statements``."""
+    names: dict[str, Name] = {**sql_api_functions(table), _SCHEMA: table.schema or _SCHEMA}
+    parts = (statement(f"{_SQL_API}:{part}", table, names) for part in statement_names(_SQL_API))
+    return [f"{without_parameters(part).rstrip()};" for part in parts]
 
 
 def _sql(path: str, table: TableName, *, live: bool) -> LiteralString:

@@ -185,3 +185,4 @@ _LIBRARY: Final = SqlLibrary((CLIENT,))
 load_sql: Final = _LIBRARY.load
 sql_files: Final = _LIBRARY.files
 statement: Final = _LIBRARY.statement
+statement_names: Final = _LIBRARY.statement_names

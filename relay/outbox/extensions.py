@@ -1,4 +1,4 @@
-"""The optional parts of the schema under ``sql/outbox/extensions``: made on request, never needed.
+"""The optional parts of the schema under ``outbox/extensions``, here and in the client: made on request, never needed.
 
 Each is a file: one script, or named statements that are applied in their order, each in a transaction of its own.
 """
@@ -6,18 +6,28 @@ Each is a file: one script, or named statements that are applied in their order,
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any, LiteralString
 
-from openoutbox.schema import default_index_names, table_name
+from openoutbox.schema import default_index_names, sql_api, sql_api_functions, table_name
 from relay.core.errors import ConfigError
 from relay.outbox.migrate import connected
 from relay.postgres.errors import translating
 from relay.postgres.migrate import migrate
 from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
-from relay.postgres.sql import DEFAULT_TABLE, Name, TableName, sql_files, statement, statement_names, without_parameters
+from relay.postgres.sql import (
+    DEFAULT_TABLE,
+    Name,
+    TableName,
+    sql_files,
+    statement,
+    statement_names,
+    without_parameters,
+)
 
 _FOLDER = "outbox/extensions"
+_SQL_API = "sql-api"
 
 REPLAYS = "openoutbox_replays"
 """The table of ``replay_audit.sql``."""
@@ -64,14 +74,32 @@ def pauses_of(table: TableName) -> TableName:
     return TableName(table_name(table, "pauses"), table.schema)
 
 
+def located(url: str, table: TableName, extensions: Collection[str]) -> TableName:
+    """For ``sql-api``, whose functions name it: the table with the schema that it is in or would be made in.
+
+    Reads the catalog. Raises StorageError; ConfigError for a wrong URL.
+    """
+    if table.schema is not None or _SQL_API not in extensions:
+        return table
+    values = {"table": table.quoted, "schema": None}
+    with translating("finding the table"), connected(url) as connection:
+        row = connection.execute(statement("outbox/migrate:relation"), values).fetchone()
+    return TableName(table.table, row[3] if row else None)
+
+
 def extension_sql(name: str, table: TableName) -> list[LiteralString]:
-    """The statements of one extension, as psql takes them. Raises ConfigError for an unknown name."""
+    """The statements of one extension, as psql takes them. Raises ConfigError for an unknown name.
+
+    Those of ``sql-api`` look for a table that names no schema (``located``) in ``public``.
+    """
     if name not in extension_names():
         near = difflib.get_close_matches(name, extension_names(), 1)
         suggestion = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(
             f"extension {name!r} does not exist; the extensions are {', '.join(extension_names())}{suggestion}"
         )
+    if name == _SQL_API:
+        return sql_api(table)
     place = f"{_FOLDER}/{name.replace('-', '_')}"
     names: dict[str, Name] = {
         REPLAYS: replays_of(table),
@@ -94,7 +122,7 @@ def add_extension(url: str, table: TableName, name: str) -> bool:
     Applying it again does nothing, and goes on where a time before was interrupted. Waits for a migrate in the same
     database. Raises SchemaError for a missing right, which names who has it.
     """
-    schema = _Extension(table, name)
+    schema = _Extension(located(url, table, [name]), name)
     with translating(schema.doing), connected(url) as connection, connected(url) as beside:
         migrate(connection, schema, beside=beside)
     return schema.changed
@@ -133,7 +161,7 @@ class _Extension(Schema):
             "relays": relays_of(table).quoted,
             "pauses": pauses_of(table).quoted,
             "changes": changes_of(table).quoted,
-            "wake": _wake(table).quoted,
+            "functions": [function.quoted for function in (_wake(table), *sql_api_functions(table).values())],
         }
         return Query(statement("outbox/migrate:extension_state"), names)
 

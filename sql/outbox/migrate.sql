@@ -73,9 +73,9 @@ ORDER BY relation.relname;
 -- name: extension_state
 -- What the optional parts of the schema change, in one row: two equal rows say that nothing was changed between them.
 -- Catalog only, locks nothing. Parameters: outbox, replays, changes, relays, pauses (names, quoted, with their schema if
--- given), wake (the wake-up function's name, likewise).
+-- given), functions (the names of ours, likewise).
 -- Result: storage parameters, columns, indexes, triggers, the records of replays and of changes, the list of relays, the
--- pauses, the wake-up function.
+-- pauses, the functions.
 SELECT
     (SELECT reloptions::text FROM pg_catalog.pg_class WHERE oid = TO_REGCLASS(%(outbox)s::text)),
     (
@@ -97,4 +97,8 @@ SELECT
     TO_REGCLASS(%(changes)s::text)::oid,
     TO_REGCLASS(%(relays)s::text)::oid,
     TO_REGCLASS(%(pauses)s::text)::oid,
-    (SELECT prosrc FROM pg_catalog.pg_proc WHERE oid = TO_REGPROC(%(wake)s::text));
+    (
+        SELECT STRING_AGG(CONCAT(prosrc, prosecdef, proconfig), ',' ORDER BY oid)
+        FROM pg_catalog.pg_proc
+        WHERE oid IN (SELECT TO_REGPROC(name) FROM UNNEST(%(functions)s::text[]) AS ours (name))
+    );
