@@ -6,12 +6,15 @@ What is bounded are the pages that a claim reads, counted by EXPLAIN of the very
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, LiteralString
 
 import psycopg
 import pytest
 
+from relay.core.event import Claim
 from relay.core.ports import Settlement
 from relay.outbox.extensions import add_extension
 from relay.outbox.floors import KeyFloors
@@ -42,6 +45,23 @@ REPLAY = """
 UPDATE openoutbox_events
 SET status = 'PENDING', attempts = 0, last_error = NULL, delivered_at = NULL, available_at = now(), updated_at = now()
 WHERE payload = convert_to(%s::text, 'UTF8')
+"""
+
+ANY_REPLAY = """
+UPDATE openoutbox_events
+SET status = 'PENDING', attempts = 0, last_error = NULL, delivered_at = NULL, available_at = now(), updated_at = now()
+WHERE event_id = (
+    SELECT event_id FROM openoutbox_events
+    WHERE partition_key = %s AND status IN ('DELIVERED', 'DEAD') ORDER BY random() LIMIT 1
+)
+"""
+PASSED = """
+SELECT passed.insertion_order, claimed.insertion_order
+FROM openoutbox_events AS claimed
+JOIN openoutbox_events AS passed
+  ON passed.partition_key = claimed.partition_key AND passed.insertion_order < claimed.insertion_order
+WHERE claimed.event_id = ANY(%s::uuid[]) AND passed.status IN ('PENDING', 'DELIVERING')
+  AND passed.event_id <> ALL(%s::uuid[])
 """
 
 
@@ -176,6 +196,100 @@ async def test_without_the_index_of_what_came_back_no_floor_is_used(
     assert await deliver(storage, 1) == [DELIVERED + 4]
     assert len(pages) == 1
     assert pages[0] > DELIVERED
+
+
+class History:
+    """Random steps of applications, an operator and two relays on few keys; no claim may pass an unfinished event."""
+
+    def __init__(self, outbox: Outbox, seed: int) -> None:
+        self._outbox = outbox
+        self._random = random.Random(seed)
+        self._open: list[psycopg.Connection] = []
+        self._claims: list[tuple[PostgresOutbox, Claim]] = []
+        self.relays: list[PostgresOutbox] = []
+        self.claimed = 0
+
+    async def step(self) -> None:
+        """One of them."""
+        steps = [self.insert, self.begin, self.commit, self.replay, *[self.claim] * 4, *[self.settle] * 5]
+        step = self._random.choice(steps)
+        if (later := step()) is not None:
+            await later
+
+    def insert(self) -> None:
+        insert(self._outbox, 0, self._random.randint(1, 6), self._key(), age=self._random.choice([0.0, 1.0, 100.0]))
+
+    def begin(self) -> None:
+        """A transaction that inserts and stays open."""
+        connection = psycopg.connect(self._outbox.url)
+        connection.execute(
+            INSERT, {"key": self._key(), "age": self._random.choice([0.0, 50.0]), "first": 0, "count": 1}
+        )
+        self._open.append(connection)
+
+    def commit(self) -> None:
+        if self._open and self._random.random() < 0.5:
+            connection = self._open.pop(self._random.randrange(len(self._open)))
+            connection.rollback() if self._random.random() < 0.2 else connection.commit()
+            connection.close()
+
+    def replay(self) -> None:
+        self._outbox.database.run(ANY_REPLAY, [self._key()])
+
+    async def claim(self) -> None:
+        relay = self._random.choice(self.relays)
+        relay.paused.head.walk_is_cheap = False
+        relay.paused.head.place = (self._random.choice([0.0, time.time() - 20.0]), float("-inf"))
+        claim = await relay.claim(self._random.randint(1, 4), 2**30)
+        if claim.fence is not None:
+            ids = [event.event_id for event in claim.events]
+            assert self._outbox.database.run(PASSED, [ids, ids]) == []
+            self._claims.append((relay, claim))
+            self.claimed += len(ids)
+
+    async def settle(self) -> None:
+        if not self._claims:
+            return
+        relay, claim = self._claims.pop(self._random.randrange(len(self._claims)))
+        assert claim.fence is not None
+        settlement = Settlement(claim.fence)
+        for event in claim.events:
+            match self._random.choice(["delivered", "delivered", "delivered", "retried", "buried", "released"]):
+                case "retried":
+                    settlement.retried.append((event.event_id, "t", self._random.choice([0.0, 0.0, 0.1])))
+                case "buried":
+                    settlement.buried.append((event.event_id, "t"))
+                case verdict:
+                    getattr(settlement, verdict).append(event.event_id)
+        await relay.settle([settlement])
+
+    def _key(self) -> str:
+        return f"key-{self._random.randrange(2)}"
+
+    def close(self) -> None:
+        for connection in self._open:
+            connection.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_claim_passes_an_unfinished_event_of_its_key(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr("relay.outbox.floors._DRAWN", 0.0)
+    add_extension(outbox.url, TableName(), "key-order")
+    history = History(outbox, seed)
+    for name in ("a", "b"):
+        relay = PostgresOutbox(storage_options(outbox.relay_url, name, key_order=KeyOrder.SKIP))
+        await relay.open()
+        history.relays.append(relay)
+    try:
+        for _ in range(400):
+            await history.step()
+        assert history.claimed > 50
+    finally:
+        history.close()
+        for relay in history.relays:
+            await relay.close()
 
 
 # What is known of a key.

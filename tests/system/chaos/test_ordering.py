@@ -20,6 +20,7 @@ from tests.support.fixtures.measured import Measured
 from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import pace, wait_until
 from tests.system.chaos.brokers import Broker, read_topic
+from tests.system.chaos.held import held_horizon
 from tests.system.chaos.looking import check_attempts, check_finished, delivered, setbacks, watch_setbacks
 
 pytestmark = pytest.mark.timeout(600)
@@ -183,6 +184,15 @@ def test_each_broker_has_them_in_order(outbox: Outbox, broker: Broker, measured:
     env = {**broker.env(), **dict.fromkeys(timeouts, "2s")}
     destination = Destination(broker.destination, env, broker.received)
     measured(**drain_in_order(outbox, destination, each=4, seconds=4, every=1.3))
+
+
+@pytest.mark.parametrize("broker", ["redis"], indirect=True)
+def test_they_are_in_order_beside_a_held_horizon(outbox: Outbox, broker: Broker, measured: Measured) -> None:
+    """Thirty events of each key were delivered while it was held: claims use floors."""
+    add_extension(outbox.owner_url, TableName(), "key-order")
+    destination = Destination(broker.destination, {**broker.env(), "REDIS_WRITE_TIMEOUT": "2s"}, broker.received)
+    with held_horizon(outbox, 30 * KEYS):
+        measured(**drain_in_order(outbox, destination, each=8, seconds=5, every=1.6))
 
 
 @pytest.mark.soak
