@@ -191,7 +191,8 @@ def test_filters(outbox: Outbox, search: EventSearch, where: str) -> None:
 def test_times(outbox: Outbox, edge: str, where: str) -> None:
     fill_aged(outbox, "DEAD", 20)
     middle = datetime.now(UTC) - timedelta(hours=10.5)
-    events = [event for page in pages(outbox, replace(DEAD, limit=3, **{edge: middle})) for event in page]
+    search = replace(DEAD, limit=3, since=middle) if edge == "since" else replace(DEAD, limit=3, until=middle)
+    events = [event for page in pages(outbox, search) for event in page]
     assert {event.event_id for event in events} == ids_of(outbox, where) != set()
 
 
