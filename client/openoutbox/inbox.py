@@ -14,32 +14,38 @@ the transaction that has the effect:
 - An error that leaves the block takes back the mark and what the block did, by a savepoint. What the transaction did
   before stays, and it can go on.
 
+``first_of`` marks a whole batch with one statement, for effects that are one transaction anyway: a ``once`` for each
+is a savepoint for each.
+
 The table is made by ``relay-cli inbox migrate``; ``relay-cli inbox prune`` removes old marks. An event whose mark was
 pruned is new again. docs/guide/inbox.md says what this does not cover: effects outside the database.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
 )
-from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, overload
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, TypeAlias, overload
 from uuid import UUID
 
 from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, sync_channel, type_name
 from openoutbox.errors import InboxRefused
 from openoutbox.names import DEFAULT_INBOX, TableName
-from openoutbox.ports import AsyncCaller, SyncCaller, Values
+from openoutbox.ports import AsyncCaller, Row, SyncCaller, Values
 from openoutbox.statements import statement
 
 if TYPE_CHECKING:
     from openoutbox.targets import AsyncTarget, SyncTarget
 
-__all__ = ["once"]
+__all__ = ["first_of", "once"]
+
+EventId: TypeAlias = str | bytes | UUID
+"""As a message has it."""
 
 LONGEST_NAME: Final = 200
 """Characters of a consumer's name and of an event id: both stand in one index entry."""
@@ -59,15 +65,15 @@ class _Mark(NamedTuple):
 
 @overload
 def once(
-    target: SyncTarget, event_id: str | bytes | UUID, *, consumer: str, table: str | TableName = DEFAULT_INBOX
+    target: SyncTarget, event_id: EventId, *, consumer: str, table: str | TableName = DEFAULT_INBOX
 ) -> AbstractContextManager[bool]: ...
 @overload
 def once(
-    target: AsyncTarget, event_id: str | bytes | UUID, *, consumer: str, table: str | TableName = DEFAULT_INBOX
+    target: AsyncTarget, event_id: EventId, *, consumer: str, table: str | TableName = DEFAULT_INBOX
 ) -> AbstractAsyncContextManager[bool]: ...
 def once(
     target: SyncTarget | AsyncTarget,
-    event_id: str | bytes | UUID,
+    event_id: EventId,
     *,
     consumer: str,
     table: str | TableName = DEFAULT_INBOX,
@@ -87,13 +93,71 @@ def once(
     target. Errors of the database are the driver's own, among them a serialization failure (SQLSTATE 40001) where the
     transaction is REPEATABLE READ or SERIALIZABLE and another one marked the event meanwhile: roll back and repeat.
     """
-    mark = _mark(event_id, consumer, table)
+    mark = _mark("mark", {"event_id": _canonical(event_id)}, consumer, table)
     if (channel := sync_channel(target)) is not None:
         return _once(channel, mark)
     if (waiting := async_channel(target)) is not None:
         return _once_async(waiting, mark)
+    raise _wrong_target("once", target)
+
+
+@overload
+def first_of(
+    target: SyncTarget, event_ids: Iterable[EventId], *, consumer: str, table: str | TableName = DEFAULT_INBOX
+) -> list[str]: ...
+@overload
+def first_of(
+    target: AsyncTarget, event_ids: Iterable[EventId], *, consumer: str, table: str | TableName = DEFAULT_INBOX
+) -> Awaitable[list[str]]: ...
+def first_of(
+    target: SyncTarget | AsyncTarget,
+    event_ids: Iterable[EventId],
+    *,
+    consumer: str,
+    table: str | TableName = DEFAULT_INBOX,
+) -> list[str] | Awaitable[list[str]]:
+    """Mark a batch of events as handled by ``consumer``; those that are new, in the order given, each once.
+
+    One statement, in the caller's transaction: have the effects of the new ones in it, commit, then acknowledge all of
+    them. The ids come in one form, a UUID in small letters with hyphens, whatever form they had. Give them as ``once``
+    takes them, all arguments likewise; for what ``enqueue_async`` takes, await the answer. The statement needs INSERT
+    on the table and SELECT on its column ``event_id``.
+
+    The marks go with the transaction: roll it back after an error. Raises as ``once`` does.
+    """
+    if isinstance(event_ids, str | bytes):
+        raise InboxRefused(f"event_ids: a {type(event_ids).__name__}; pass a list of ids")
+    ids = list(dict.fromkeys(map(_canonical, event_ids)))
+    mark = _mark("mark_all", {"event_ids": ids}, consumer, table)
+    if (channel := sync_channel(target)) is not None:
+        return _in_order(ids, _first_of(channel, mark))
+    if (waiting := async_channel(target)) is not None:
+        return _first_of_async(waiting, mark, ids)
+    raise _wrong_target("first_of", target)
+
+
+def _first_of(channel: SyncCaller, mark: _Mark) -> Sequence[Row]:
+    if channel.commits_at_once():
+        raise InboxRefused(_AUTOCOMMIT)
+    with naming_table(_MIGRATE, mark.table, DEFAULT_INBOX):
+        return channel.fetch(mark.statement, mark.values)
+
+
+async def _first_of_async(channel: AsyncCaller, mark: _Mark, ids: list[str]) -> list[str]:
+    if await channel.commits_at_once():
+        raise InboxRefused(_AUTOCOMMIT)
+    with naming_table(_MIGRATE, mark.table, DEFAULT_INBOX):
+        return _in_order(ids, await channel.fetch(mark.statement, mark.values))
+
+
+def _in_order(ids: list[str], rows: Sequence[Row]) -> list[str]:
+    new = {event_id for (event_id,) in rows}
+    return [event_id for event_id in ids if event_id in new]
+
+
+def _wrong_target(function: str, target: object) -> TypeError:
     known = "a connection, cursor or session of psycopg, asyncpg, SQLAlchemy or Django"
-    raise TypeError(f"once takes {known} to PostgreSQL, not {type_name(target)}")
+    return TypeError(f"{function} takes {known} to PostgreSQL, not {type_name(target)}")
 
 
 @contextmanager
@@ -116,16 +180,16 @@ async def _once_async(channel: AsyncCaller, mark: _Mark) -> AsyncIterator[bool]:
         yield first
 
 
-def _mark(event_id: object, consumer: object, table: str | TableName) -> _Mark:
+def _mark(what: str, ids: Values, consumer: object, table: str | TableName) -> _Mark:
     """The statement and its parameters. Raises InboxRefused and ConfigError."""
     name = table if isinstance(table, TableName) else TableName.parse(table)
-    values = {"consumer": _checked("consumer", consumer), "event_id": _canonical(_text(event_id))}
-    return _Mark(name, statement("inbox/mark:mark", names={DEFAULT_INBOX: name}), values)
+    values = {"consumer": _checked("consumer", consumer), **ids}
+    return _Mark(name, statement(f"inbox/mark:{what}", names={DEFAULT_INBOX: name}), values)
 
 
 def _canonical(event_id: object) -> str:
     """One form for one id: a UUID may come in upper case, without hyphens or in braces. Raises InboxRefused."""
-    text = _checked("event_id", event_id)
+    text = _checked("event_id", _text(event_id))
     try:
         return str(UUID(text))
     except ValueError:

@@ -9,3 +9,16 @@ INSERT INTO openoutbox_inbox (consumer, event_id)
 VALUES (%(consumer)s::text, %(event_id)s::text)
 ON CONFLICT DO NOTHING
 RETURNING 1;
+
+-- name: mark_all
+-- As mark, for a batch. In one order, so that two batches of the same events do not wait in a circle.
+-- Index: the primary key. Locks: the new rows; it waits for a transaction in flight that marks one of the events.
+-- Parameters: consumer, event_ids. Result: the events that are new, for which it needs SELECT on event_id.
+INSERT INTO openoutbox_inbox (consumer, event_id)
+SELECT
+    %(consumer)s::text,
+    given.event_id
+FROM UNNEST(%(event_ids)s::text[]) AS given (event_id)
+ORDER BY given.event_id
+ON CONFLICT DO NOTHING
+RETURNING event_id;
