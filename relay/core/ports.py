@@ -162,12 +162,21 @@ class OutboxStorage(Protocol):
         """Close every connection; never raises, never waits for the database longer than a second."""
 
     async def claim(
-        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+        self,
+        limit: int,
+        max_bytes: int,
+        excluded: Sequence[EventId] = (),
+        without: Sequence[str] = (),
+        *,
+        control: bool = False,
     ) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
 
         Rows in ``excluded`` are left out; so are, but in order per key, rows for the destinations in ``without``.
         When the database refuses a claim with a limit of 1, the error's ``event_id`` names the row, where known.
+
+        A ``control`` is one row from elsewhere in the queue (the newest, and others; of distinct keys), where the first
+        of up to 20 goes through; each call tries others. It brings nothing where all of them fail.
 
         A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
 
@@ -183,6 +192,13 @@ class OutboxStorage(Protocol):
 
         In order per key, such an event keeps everything behind it in its key from being claimed. The events stay as
         they are, count as late, and cost other claims nothing, however many there are.
+        """
+
+    def pass_over(self, event_id: EventId) -> None:
+        """Go past this row, which the last claim's error named: claims begin behind it from now on.
+
+        It is tried again beside them, now and then, in groups of rows, and ``Claim.refused`` says how that ended. For
+        rows too many to be left out by their ids. Not in order per key.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:

@@ -235,7 +235,7 @@ def test_events_whose_payload_could_not_be_read_are_released_and_cost_no_attempt
     claim = one.storage.claim
     left = [3, 10]  # how many payloads each claim fails to read
 
-    async def partial(*arguments: object) -> Claim:
+    async def partial(*arguments: object, **named: object) -> Claim:
         fence, events, *_ = await claim(*arguments)  # type: ignore[arg-type]
         count = len(events) - left.pop() if events and left else len(events)
         return Claim(fence, events[:count], [event.event_id for event in events[count:]])
@@ -302,7 +302,7 @@ def test_claims_that_are_rolled_back_become_smaller_until_one_gets_through(engin
     limits: list[int] = []
 
     async def claim_few(
-        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = (), **_: object
     ) -> Claim:
         limits.append(limit)
         if limit > 10:
@@ -330,7 +330,7 @@ def test_a_lost_connection_does_not_make_claims_smaller(engine: MakeEngine) -> N
         limits.append(limit)
         return await claim(limit, max_bytes, excluded, without)
 
-    one.storage.claim = record  # type: ignore[method-assign]
+    one.storage.claim = record  # type: ignore[assignment,method-assign]
     one.fail("claim", *[Fault.AWAY] * 5)
     one.insert(200)
     one.until(lambda: one.counts() == {"DELIVERED": 200}, 30.0)
