@@ -6,7 +6,7 @@ otherwise. An adapter raises errors of ``relay.core.errors`` only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -16,8 +16,6 @@ from relay.core.upkeep import Upkeep
 from relay.core.verdict import Verdict
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from relay.core.pause import Pause
 
 
@@ -397,16 +395,3 @@ class AttemptRecorder(Protocol):
 
     def record(self, attempts: Sequence[SettledAttempt]) -> None:
         """Take note of attempts; on overflow it drops and counts."""
-
-
-class ReplayRecord(Protocol):
-    """The events that operators replayed."""
-
-    async def first_replays(self, event_ids: Sequence[EventId]) -> Mapping[EventId, datetime]:
-        """When each of these events was replayed for the first time, by the database's clock.
-
-        What was never replayed is left out, and so is all of which nothing can be learned. Never raises.
-        """
-
-    async def close(self) -> None:
-        """Let go of what was opened; never raises."""

@@ -270,7 +270,7 @@ class Claims:
         chosen: Sequence[EventId] = (),
         newest: bool = False,
     ) -> list[DueRow]:
-        """The first rows that claims without order may take (``relay.outbox.passing.Read``)."""
+        """The first rows that claims without order may take (``relay.outbox.passing.ReadDue``)."""
         tags = (*(("chosen",) if chosen else ()), *(("newest",) if newest else ()), *self.paused.tags)
         query = self._sql("outbox/claim:first_due", *tags)
         values = {"limit": Int8(limit), "tid_from": tid, "chosen": id_array(chosen), **self._left_out(wanted)}

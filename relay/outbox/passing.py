@@ -63,7 +63,7 @@ class DueRow(NamedTuple):
         return self.due, self.created
 
 
-class Read(Protocol):
+class ReadDue(Protocol):
     """Reads the first rows of a span that claims may take; behind ``tid`` of those at the span's first place."""
 
     def __call__(
@@ -132,7 +132,7 @@ class PassedRows:
         errors, self._errors = self._errors, []
         return tuple(errors)
 
-    async def claim(self, limit: int, read: Read, take: Take) -> list[Row]:
+    async def claim(self, limit: int, read: ReadDue, take: Take) -> list[Row]:
         """Go past what was named, then try rows again where that is due; returns those that are claimed."""
         self._most = max(self._most, min(limit, PAGE))
         if self._go_past is not None:
@@ -150,7 +150,7 @@ class PassedRows:
         self._next_at = max(self._next_at, self._clock() + (self._clock() - began) * self._pace)
         return rows
 
-    async def control(self, read: Read, take: Take) -> list[Row]:
+    async def control(self, read: ReadDue, take: Take) -> list[Row]:
         """Try up to 20 rows from elsewhere, one by one, until one goes through: of distinct keys, then any."""
         sample = await read(ClaimSpan(BEFORE_ALL, self._controls_before, 0), _SAMPLE, newest=True)
         at_the_end = len(sample) < _SAMPLE
@@ -166,7 +166,7 @@ class PassedRows:
                     raise
         return []
 
-    async def _pass(self, read: Read, named: tuple[ClaimSpan, DueRow]) -> None:
+    async def _pass(self, read: ReadDue, named: tuple[ClaimSpan, DueRow]) -> None:
         span, row = named
         rows = [row]
         if self._rows_past > 1:
@@ -174,7 +174,7 @@ class PassedRows:
         self._head.pass_over(span, row.place, after(rows[-1].place))
         self._rows_past = min(self._rows_past * 2, _SAMPLE)
 
-    async def _next_page(self, read: Read) -> bool:
+    async def _next_page(self, read: ReadDue) -> bool:
         """Read the next page of the round; False where it is over."""
         if self._head.refused is None:
             return False
@@ -193,7 +193,7 @@ class PassedRows:
         self._first_refused = None
         return False
 
-    async def _try(self, event_ids: Sequence[EventId], read: Read, take: Take) -> list[Row]:
+    async def _try(self, event_ids: Sequence[EventId], read: ReadDue, take: Take) -> list[Row]:
         """Claim these rows; what is left of them is tried next, in parts."""
         try:
             rows = await take(event_ids)

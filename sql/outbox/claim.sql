@@ -130,7 +130,7 @@ WHERE
     < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
     AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
     -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
-ORDER BY available_at, created_at --? !newest
+ORDER BY available_at, created_at --? !newest !chosen
 -- ORDER BY available_at DESC, created_at DESC --? newest
 LIMIT (SELECT %(limit)s::bigint)
 FOR UPDATE SKIP LOCKED;

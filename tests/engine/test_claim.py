@@ -240,7 +240,7 @@ def test_events_whose_payload_could_not_be_read_are_released_and_cost_no_attempt
         count = len(events) - left.pop() if events and left else len(events)
         return Claim(fence, events[:count], [event.event_id for event in events[count:]])
 
-    one.storage.claim = partial  # type: ignore[method-assign, assignment]
+    one.storage.claim = partial  # type: ignore[method-assign]
     one.insert(10)
     one.until(lambda: one.delivered() == 10 and not one.relay.inflight.events, 5.0)
     assert {row.attempts for row in one.table.rows.values()} == {0}
@@ -325,12 +325,12 @@ def test_a_lost_connection_does_not_make_claims_smaller(engine: MakeEngine) -> N
     limits: list[int] = []
 
     async def record(
-        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = (), **control: bool
     ) -> Claim:
         limits.append(limit)
-        return await claim(limit, max_bytes, excluded, without)
+        return await claim(limit, max_bytes, excluded, without, **control)
 
-    one.storage.claim = record  # type: ignore[assignment,method-assign]
+    one.storage.claim = record  # type: ignore[method-assign]
     one.fail("claim", *[Fault.AWAY] * 5)
     one.insert(200)
     one.until(lambda: one.counts() == {"DELIVERED": 200}, 30.0)
