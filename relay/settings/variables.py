@@ -227,26 +227,6 @@ class Storing(VariableGroup):
     )
 
 
-GROUPS: tuple[type[VariableGroup], ...] = (
-    Storage,
-    Publishing,
-    Routing,
-    Relaying,
-    Retrying,
-    Kafka,
-    Nats,
-    Redis,
-    RabbitMQ,
-    Http,
-    Aws,
-    Serving,
-    Logging,
-    Storing,
-    Admitting,
-)
-"""In the order in which they are shown; a group's docstring is its heading."""
-
-
 class Variables(
     Admitting,
     Storing,
@@ -264,8 +244,10 @@ class Variables(
     Publishing,
     Storage,
 ):
-    """All of them in one."""
+    """All of them in one, the group that is shown first as the last base."""
 
 
+GROUPS: tuple[type[VariableGroup], ...] = Variables.__bases__[::-1]
+"""In the order in which they are shown; a group's docstring is its heading."""
 NAMES: tuple[str, ...] = tuple(field.upper() for group in GROUPS for field in group.model_fields)
 """Every variable by its name in the environment, but ``OTEL_*``, which belong to the OpenTelemetry standard."""

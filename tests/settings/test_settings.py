@@ -113,8 +113,9 @@ def test_words_are_taken_in_any_case() -> None:
         (
             "PUBLISHER_TYPE",
             "rabbit",
-            "write kafka or nats or redis or rabbitmq or http or sqs or sns or stdout or null",
+            "write kafka or nats or redis or rabbitmq",
         ),
+        ("HTTP_PERMANENT_STATUSES", "400,503", "'400,503' is not a list of statuses from 400 to 499"),
         ("STORAGE_TYPE", "mysql", "write postgres"),
         ("STORAGE_TABLE_NAME", "a.b.c", "'a.b.c' is not a table name"),
         ("STORAGE_URL", "mysql://h/db", "'mysql://h/db': not a PostgreSQL URL"),
