@@ -107,6 +107,7 @@ def http_options(settings: Settings) -> HttpOptions:
         timeout=settings.http_timeout,
         connection_timeout=settings.http_connection_timeout,
         connections_per_host=settings.http_connections_per_host,
+        permanent_statuses=settings.http_permanent_statuses or frozenset(),
         content_type=settings.http_content_type,
         allow_private=settings.http_allow_private,
         tls_ca=settings.http_tls_ca,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
-from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, LargeCount, Secret, Size, Text
+from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, LargeCount, Secret, Size, Statuses, Text
 
 NAME_REPLACEMENTS = ("-", "_")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -97,6 +97,12 @@ class Http(VariableGroup):
         "5s", "Longest wait for a connection: name, TCP and TLS handshake together."
     )
     http_connections_per_host: Count = variable("8", "Maximum number of connections of one endpoint.")
+    http_permanent_statuses: Statuses | None = variable(
+        None,
+        "Answers after which an event is DEAD at once, besides 410, 413, 414 and 431: statuses from 400 to 499, with "
+        "commas between them. All others are tried again.",
+        shown="none",
+    )
     http_content_type: Text = variable("application/json", "Content-Type of every request.")
     http_allow_private: Flag = variable(
         "false",

@@ -101,6 +101,14 @@ def _share(text: str) -> float:
     return float(text)
 
 
+def statuses(text: str) -> frozenset[int]:
+    """Statuses of HTTP from 400 to 499, separated by commas."""
+    written = [one.strip() for one in text.split(",")]
+    if not all(re.fullmatch(r"4\d\d", one) for one in written):
+        raise ValueError(f"{text!r} is not a list of statuses from 400 to 499; write for example 400,422")
+    return frozenset(map(int, written))
+
+
 ROLES = ("reader", "operator", "admin")
 """The roles of the console, each of which may also do what those before it may."""
 
@@ -186,6 +194,7 @@ Schema = Annotated[str, *kind("name", name_reader(LONGEST_IDENTIFIER))]
 Prefix = Annotated[str, *kind("name", name_reader(LONGEST_PREFIX))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
 ConsoleRoles = Annotated[dict[str, str], *kind("JSON", console_roles)]
+Statuses = Annotated[frozenset[int], *kind("statuses", statuses)]
 Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], *kind("addresses", networks)]
 WebOrigin = Annotated[str, *kind("URL", web_origin)]
 Issuer = Annotated[str, *kind("URL", issuer)]

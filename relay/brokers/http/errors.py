@@ -1,9 +1,9 @@
 """What a request may come to, and its outcome by docs/reference/messages.md#errors.
 
-A status below 500 that is no success says that the receiver does not want this request; it is permanent but for those
-that time or an operator can change. A destination that does not exist yet, or that the relay may not write to, is
-transient as with every broker: an operator can create or grant it. Redirects are not followed: the signature and the
-payload would go to an address that no operator wrote down.
+Permanent are the statuses that no later attempt can change: an endpoint that is gone for good, a request that is too
+large. Every other one is transient, since a deployment at the receiver may answer anything for a minute; an operator
+who knows better lists more (HTTP_PERMANENT_STATUSES). Redirects are not followed: the signature and the payload would
+go to an address that no operator wrote down.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 from relay.core.errors import OutboxError
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, Transient
 
-_TRANSIENT: Final = frozenset({401, 403, 404, 408, 409, 425, 429})
-"""Of the statuses from 400 to 499."""
+_PERMANENT: Final = frozenset({410, 413, 414, 431})
 _EXCERPT: Final = 200  # characters of the answer's body that an error shows
 _SECONDS: Final = re.compile(r"\d{1,9}")
 
@@ -48,15 +47,15 @@ class BadAnswer(OutboxError):
     """What came is no answer by the protocol, or the server has reset the request alone."""
 
 
-def outcome_of(answer: Answer, receiver: str) -> Outcome:
-    """The outcome for a status; ``receiver`` names the receiver."""
+def outcome_of(answer: Answer, receiver: str, permanent: frozenset[int] = frozenset()) -> Outcome:
+    """The outcome for a status; ``receiver`` names the receiver, ``permanent`` are more statuses that end an event."""
     status = answer.status
     if 200 <= status < 300:
         return ACKNOWLEDGED
     code, reason = f"HTTP_{status}", f"{receiver}: {_phrase(status)}{_excerpt(answer.body)}"
     if 300 <= status < 400:
         return Transient(code, f"{reason}; redirects are not followed: correct the URL")
-    if 400 <= status < 500 and status not in _TRANSIENT:
+    if status in _PERMANENT or status in permanent:
         return Permanent(code, reason)
     return Transient(code, reason, retry_delay(answer.retry_after, time.time()))
 

@@ -136,7 +136,7 @@ class Host:
                 self._has_answered()
                 return Transient("BAD_ANSWER", f"{self.origin}: {error}")
             self._has_answered()
-            return outcome_of(answer, str(self.origin))
+            return outcome_of(answer, str(self.origin), self._options.permanent_statuses)
         return ConnectionCut(self._has_failed(cut))
 
     def _has_answered(self) -> None:

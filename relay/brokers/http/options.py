@@ -31,6 +31,8 @@ class HttpOptions:
     """For a connection, with the name's resolution and the TLS handshake."""
     connections_per_host: int
     """Of this endpoint."""
+    permanent_statuses: frozenset[int]
+    """Besides those that are permanent for every receiver."""
     content_type: str
     allow_private: bool
     """Whether requests may go to addresses that are not public."""

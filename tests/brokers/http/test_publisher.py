@@ -104,7 +104,7 @@ async def test_url_login_and_query_reach_the_receiver(server: WebhookServer) -> 
 
 
 async def test_each_status_has_its_outcome_and_stops_no_other_event(publisher: HttpPublisher) -> None:
-    kinds = ["status.400", "status.403", "status.429.7", "status.503.120", "status.302", new_type()]
+    kinds = ["status.410", "status.403", "status.429.7", "status.503.120", "status.302", new_type()]
     bad, forbidden, busy, down, moved, good = await outcomes(publisher, [make_event(kind) for kind in kinds])
     assert isinstance(bad, Permanent)
     assert isinstance(forbidden, Transient)
