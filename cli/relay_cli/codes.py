@@ -6,3 +6,5 @@ WRONG = 2
 """Wrong usage, or a wrong setting."""
 INTERRUPTED = 130
 """After Ctrl-C, as in a shell."""
+TERMINATED = 143
+"""After SIGTERM, as in a shell."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from relay.postgres.sql import DEFAULT_SCHEMA
-from relay_cli.codes import INTERRUPTED
+from relay_cli.codes import INTERRUPTED, TERMINATED
 from relay_cli.options import outbox_of
 from relay_cli.output import json_form, plural
 from relay_cli.values import tenant_id
@@ -37,14 +37,23 @@ __all__ = [
 def with_store(
     context: typer.Context, storage_url: str | None, schema: str, work: Callable[[EventStore], Awaitable[T]]
 ) -> T:
-    """Connect to the store, do the work, and close the store. Ctrl-C ends the command without a message."""
+    """Connect to the store, do the work, and close the store. Ctrl-C and SIGTERM end it without a message.
+
+    They cancel the work, which then removes the file that it was writing.
+    """
     import asyncio
+    import contextlib
+    import signal
 
     from relay.eventstore import EventStore
 
     url, _ = outbox_of(context, storage_url)
 
     async def run() -> T:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 -- for mypy: this is a coroutine
+        with contextlib.suppress(RuntimeError):  # outside the main thread
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with await EventStore.connect(url, schema=schema, max_connections=2) as store:
             return await work(store)
 
@@ -52,6 +61,8 @@ def with_store(
         return asyncio.run(run())
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+    except asyncio.CancelledError:
+        raise typer.Exit(TERMINATED) from None
 
 
 def print_event(event: StoredEvent) -> None:

@@ -29,6 +29,7 @@ from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
 from relay.eventstore.database import (
     CONFLICT_STATE,
+    COUNTER_STATE,
     ID_STATE,
     POSITION_STATE,
     Connection,
@@ -38,6 +39,7 @@ from relay.eventstore.database import (
 from relay.eventstore.errors import EventIdConflict, UnknownTenant, VersionConflict
 from relay.eventstore.model import (
     LARGEST_VERSION,
+    MAX_EVENT_BYTES,
     Appended,
     Expected,
     NewEvent,
@@ -93,13 +95,14 @@ class AppendOrder:
         outbox: Announcement | Destination | None,
         *,
         trace: bool,
+        max_event_bytes: int,
     ) -> AppendOrder:
         """The arguments of ``append``, checked. Raises EventError and ConfigError."""
         return cls(
             checked_id("tenant_id", tenant_id),
             checked_id("stream_id", stream_id),
             checked_version(expected_version),
-            checked_events(events),
+            checked_events(events, max_event_bytes),
             as_announcement(outbox),
             trace_headers() if trace else {},
         )
@@ -137,6 +140,8 @@ class AppendOrder:
 class AppendPart(StorePart):
     """Appending to streams."""
 
+    _max_event_bytes: int = MAX_EVENT_BYTES
+
     async def append(
         self,
         tenant_id: Id,
@@ -168,7 +173,8 @@ class AppendPart(StorePart):
         without OpenTelemetry's API) and ``TypeError`` (for any other connection) before anything is sent, and
         ``RowRefused`` for an event that the database refuses; nothing is written then, and nothing retried.
         """
-        order = AppendOrder.of(tenant_id, stream_id, events, expected_version, outbox, trace=trace)
+        arguments = tenant_id, stream_id, events, expected_version, outbox
+        order = AppendOrder.of(*arguments, trace=trace, max_event_bytes=self._max_event_bytes)
         if connection is None:
             return await self._database.run(order.doing, lambda own: _append_alone(own, self._statements, order))
         channel = async_channel(connection)
@@ -178,7 +184,7 @@ class AppendPart(StorePart):
         return await _in_thread(lambda: _without_loop(_append_within(blocking, self._statements, order)))
 
 
-def append_sync(
+def append_sync(  # noqa: PLR0913 -- as EventStore.append, with what the store knows
     connection: SyncTarget,
     tenant_id: Id,
     stream_id: Id,
@@ -188,6 +194,7 @@ def append_sync(
     *,
     schema: str = DEFAULT_SCHEMA,
     trace: bool = False,
+    max_event_bytes: int = MAX_EVENT_BYTES,
 ) -> Appended:
     """As ``EventStore.append``, in the caller's transaction and without an event loop or an ``EventStore``.
 
@@ -195,7 +202,8 @@ def append_sync(
     SQLAlchemy 2. Raises ``ConfigError`` for an invalid schema, ``TypeError`` for any other connection, and what
     ``EventStore.append`` raises.
     """
-    order = AppendOrder.of(tenant_id, stream_id, events, expected_version, outbox, trace=trace)
+    arguments = tenant_id, stream_id, events, expected_version, outbox
+    order = AppendOrder.of(*arguments, trace=trace, max_event_bytes=max_event_bytes)
     channel = _Blocking(_checked_channel("append_sync", connection))
     return _without_loop(_append_within(channel, EventStoreStatements(schema), order))
 
@@ -270,6 +278,8 @@ async def _meaning(
     """
     if failure.sqlstate == ID_STATE:
         return EventIdConflict(f"{order.doing}: {failure.message}; give each new event an id of its own")
+    if failure.sqlstate == COUNTER_STATE:
+        return SchemaError(f"{order.doing}: {failure.message}", failure.sqlstate)
     conflict = await _conflict(channel, statements, order, failure)
     if conflict is not None:
         return conflict

@@ -39,6 +39,8 @@ POSITION_STATE: Final = "ES002"
 """What the feed's trigger raises for a position that the store did not assign, ``event_append``'s probe among them."""
 ID_STATE: Final = "ES003"
 """What ``event_append_once`` raises for an id that stands for another event."""
+COUNTER_STATE: Final = "ES005"
+"""What the first append of a session raises where the positions have not come along with the events."""
 
 DEADLINE: Final = 30.0
 """Seconds without any part of an answer, after which a statement is cancelled, with StorageTimeout."""

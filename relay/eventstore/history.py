@@ -90,6 +90,7 @@ def _migrations(statements: EventStoreStatements, *, gapless: bool) -> tuple[Mig
             "appends as quick while an old snapshot is open, where positions have no gaps",
             files(*(["0014_gapless"] if gapless else [])),
         ),
+        Migration(15, "no gap behind a row that was left out, and no counter that was not carried over", ()),
     )
 
 

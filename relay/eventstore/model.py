@@ -22,6 +22,8 @@ Json = Mapping[str, object] | Sequence[object] | str | int | float | bool | None
 
 LARGEST_VERSION: Final = 2**31 - 1
 LARGEST_POSITION: Final = 2**63 - 1
+MAX_EVENT_BYTES: Final = 16 * 2**20
+"""Of type, meta and data of one event, as JSON text. A larger one holds up all writers of a gapless store."""
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -100,11 +102,11 @@ class Appended(NamedTuple):
     """The version that the stream has now."""
 
 
-def checked_events(events: Iterable[NewEvent]) -> list[NewEvent]:
+def checked_events(events: Iterable[NewEvent], max_bytes: int) -> list[NewEvent]:
     """The events as a list.
 
-    Raises EventError when there is none, when one is not a ``NewEvent``, and when an id is missing beside others or
-    stands for two events: a repetition of the append could then not be recognized.
+    Raises EventError when there is none, when one is not a ``NewEvent`` or larger than ``max_bytes``, and when an id is
+    missing beside others or stands for two events: a repetition of the append could then not be recognized.
     """
     listed = list(events)
     if not listed:
@@ -112,12 +114,25 @@ def checked_events(events: Iterable[NewEvent]) -> list[NewEvent]:
     for event in listed:
         if not isinstance(event, NewEvent):
             raise EventError(f"events: a {type(event).__name__} among them; pass relay.eventstore.NewEvent")
+        _check_size(event, max_bytes)
     ids = [event.event_id for event in listed if event.event_id is not None]
     if ids and len(ids) < len(listed):
         raise EventError("event_id: missing in some of the events; give an id to all events of an append or to none")
     if len(set(ids)) < len(ids):
         raise EventError("event_id: the same for two events of one append; give each event an id of its own")
     return listed
+
+
+def _check_size(event: NewEvent, max_bytes: int) -> None:
+    texts = event.type, event.meta_json, event.data_json or ""
+    if 4 * sum(map(len, texts)) <= max_bytes:  # no character takes more than 4 bytes
+        return
+    size = sum(len(text.encode()) for text in texts)
+    if size > max_bytes:
+        raise EventError(
+            f"event {event.type[:100]!r}: {size} bytes of type, meta and data; at most {max_bytes} are allowed. Store "
+            "large content elsewhere and refer to it, or connect with a larger max_event_bytes"
+        )
 
 
 def checked_id(name: str, value: UUID | str) -> UUID:

@@ -23,6 +23,7 @@ from relay.eventstore.errors import UndecodableEvent
 from relay.eventstore.model import LARGEST_POSITION, LARGEST_VERSION, StoredEvent, checked_id, checked_position
 from relay.eventstore.part import Id, StorePart, check_limit
 from relay.eventstore.partitions import TenantPartitions
+from relay.eventstore.sessions import named
 from relay.eventstore.statements import EventStoreStatements
 
 _TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of through the feed
@@ -121,14 +122,7 @@ class Reader:
         """The sessions whose open transactions keep the horizon there, for an operator."""
         holders = self._statements.text("eventstore/read:holders")
         rows = await self._database.rows("look for open appends", holders, {"horizon": horizon})
-        named = [
-            "a prepared transaction (pg_prepared_xacts)"
-            if pid is None
-            else f"pid {pid} (user {user}, application {application or 'unnamed'}"
-            + (")" if seconds is None else f", its transaction is {seconds} s old)")
-            for pid, user, application, seconds in rows
-        ]
-        return ", ".join(named) or "a transaction that has ended meanwhile"
+        return named(rows) or "a transaction that has ended meanwhile"
 
     async def checkpoint(self, position: int) -> Checkpoint:
         """The checkpoint of a position alone. Raises PositionsWentBack for one above the newest."""

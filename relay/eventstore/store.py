@@ -26,7 +26,7 @@ from relay.eventstore.archive import ArchivePart
 from relay.eventstore.database import Database
 from relay.eventstore.decoding import decode_body
 from relay.eventstore.deletion import DeletionPart
-from relay.eventstore.model import checked_id
+from relay.eventstore.model import MAX_EVENT_BYTES, checked_id
 from relay.eventstore.part import Id
 from relay.eventstore.read import ReadPart
 from relay.eventstore.schema import SchemaPart
@@ -40,11 +40,18 @@ class EventStore(AppendPart, SubscriptionPart, ReadPart, ArchivePart, DeletionPa
 
     @classmethod
     async def connect(
-        cls, url: str, *, schema: str = DEFAULT_SCHEMA, tenant: Id | None = None, max_connections: int = 10
+        cls,
+        url: str,
+        *,
+        schema: str = DEFAULT_SCHEMA,
+        tenant: Id | None = None,
+        max_connections: int = 10,
+        max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> EventStore:
         """Connect to the store in ``schema``, with up to ``max_connections`` of its own.
 
-        ``tenant`` names the tenant of an application role under row-level security (see ``isolate_tenants``). Raises
+        ``tenant`` names the tenant of an application role under row-level security (see ``isolate_tenants``). An
+        event of more than ``max_event_bytes`` is refused, before anything is sent: it would hold all writers up. Raises
         ``ConfigError`` for an invalid URL or schema, ``StorageUnavailable`` when there is no answer in 10 s.
         """
         statements = EventStoreStatements(schema)
@@ -54,7 +61,9 @@ class EventStore(AppendPart, SubscriptionPart, ReadPart, ArchivePart, DeletionPa
             on_connect = statements.text("eventstore/read:be_tenant"), {"tenant": str(own_tenant)}
         database = Database(url, max_connections=max_connections, on_connect=on_connect, decode=decode_body)
         await database.open()
-        return cls(database, statements, own_tenant)
+        store = cls(database, statements, own_tenant)
+        store._max_event_bytes = max_event_bytes
+        return store
 
     async def close(self) -> None:
         """Stop listening and close the connections."""

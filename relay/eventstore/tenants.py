@@ -19,6 +19,7 @@ from relay.eventstore.database import NO_DEADLINE, Connection, execute
 from relay.eventstore.errors import TenantBusy, UnknownTenant
 from relay.eventstore.model import checked_id
 from relay.eventstore.part import Id, StorePart
+from relay.eventstore.sessions import saying_who_blocks
 from relay.eventstore.statements import EventStoreStatements
 
 _DIRECT: Final = "event"
@@ -54,18 +55,23 @@ class TenantPart(StorePart):
     async def drop_tenant(self, tenant_id: Id, *, confirm: Id) -> None:
         """Destroy all of a tenant's events irreversibly. ``confirm`` is the id again.
 
-        Waits for the transactions in progress and blocks none. When it is interrupted, call it again. Raises
-        ``UnknownTenant`` for a tenant of which there is nothing, ``ConfigError`` when ``confirm`` differs. Of one whose
-        partition was dropped by hand it removes what that has left. A partition that was created by hand, below the
-        table itself, is detached at an instant without another transaction; ``StorageBusy`` when there is none in 10 s.
+        Waits for the transactions in progress and blocks none; after 5 s the log names them. When it is interrupted,
+        call it again. Raises ``UnknownTenant`` for a tenant of which there is nothing, ``ConfigError`` when ``confirm``
+        differs. Of one whose partition was dropped by hand it removes what that has left. A partition that was created
+        by hand, below the table itself, is detached at an instant without another transaction; ``StorageBusy`` when
+        there is none in 10 s.
         """
         tenant = checked_id("tenant_id", tenant_id)
         if not is_same_id(confirm, tenant):
             raise ConfigError(f"confirm: dropping is irreversible; pass the id again: confirm={str(tenant)!r}")
+        doing = f"drop tenant {tenant}"
+
+        async def drop(connection: Connection) -> None:
+            async with saying_who_blocks(self._database, self._statements, connection, doing):
+                await _drop(connection, self._statements, tenant)
+
         # No deadline: it waits for the transactions in progress, and for another drop.
-        await self._database.run(
-            f"drop tenant {tenant}", lambda connection: _drop(connection, self._statements, tenant), NO_DEADLINE
-        )
+        await self._database.run(doing, drop, NO_DEADLINE)
 
 
 async def _provision(connection: Connection, statements: EventStoreStatements, tenant: UUID) -> None:

@@ -41,7 +41,8 @@ GRANT SELECT ON public.event_store TO app_role;
 -- name: positions
 -- To take positions. Tags: gapless or settled.
 GRANT EXECUTE ON FUNCTION public.event_take_positions(INT) TO app_role; --? gapless
--- GRANT EXECUTE ON FUNCTION public.event_register(), public.event_next_position() TO app_role; --? settled
+-- GRANT EXECUTE ON FUNCTION --? settled
+-- public.event_check_sequence(), public.event_register(), public.event_next_position() TO app_role; --? settled
 
 -- name: sequence
 -- To draw positions. Tags: gapless (none are drawn: the grant of the schema is repeated) or settled.

@@ -1,11 +1,32 @@
 -- Positions with gaps, drawn from a sequence: the functions, as they are now. They run after
 -- the migrations, and may be repeated.
 
+-- name: check_sequence
+-- Refuses a sequence that was not carried over with the events, by a dump or by logical replication: its positions would be
+-- taken, or below the readers. The newest event is looked up first: the sequence is never behind what was committed.
+-- Runs with the owner's rights: a role that may append has none on the feed. Index: the feed's primary key.
+CREATE OR REPLACE FUNCTION public.event_check_sequence() RETURNS VOID
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_newest BIGINT;
+    v_drawn BIGINT;
+BEGIN
+    SELECT SequenceNum INTO v_newest FROM public.event_feed ORDER BY SequenceNum DESC LIMIT 1;
+    SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO v_drawn FROM public.event_sequencenum_seq;
+    IF v_newest > v_drawn THEN
+        RAISE EXCEPTION 'event_sequencenum_seq stands at %, below position % of the events: it was not carried over with '
+            'them. Run as the owner: SELECT setval(''%'', %)', v_drawn, v_newest, 'public.event_sequencenum_seq'::REGCLASS, v_newest
+        USING ERRCODE = 'ES005';
+    END IF;
+END
+$$;
+
 -- name: register
 -- Tells readers, once in a transaction and before it draws its first position, that every position this transaction
 -- will draw is above the last one drawn so far. It uses a shared advisory lock, which no session waits for and
 -- which is released after the transaction has become visible: its first number is the store, its second the low 32
 -- bits of that position. The settings remember that it was done and where, and are undone with the lock when a savepoint is.
+-- The first call of a session makes sure that the sequence was carried over with the events.
 -- The transaction takes its id first: event_horizon tells a writer's lock by it from a stranger's.
 -- Why not by transaction ids: a snapshot's upper end is not the next id to be assigned, so that ids cannot tell which
 -- of two transactions could still draw a lower position, and stored ids mean nothing after a dump is restored.
@@ -16,6 +37,9 @@ DECLARE
     v_drawn BIGINT;
 BEGIN
     IF pg_catalog.current_setting('eventstore.registered', TRUE) IS DISTINCT FROM v_store::TEXT THEN
+        IF pg_catalog.current_setting('eventstore.carried', TRUE) IS DISTINCT FROM v_store::TEXT THEN
+            PERFORM public.event_check_sequence(), pg_catalog.set_config('eventstore.carried', v_store::TEXT, FALSE);
+        END IF;
         v_drawn := pg_catalog.pg_sequence_last_value('public.event_sequencenum_seq'::REGCLASS);
         IF v_drawn IS NULL THEN -- none drawn yet
             SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO v_drawn
@@ -42,7 +66,9 @@ $$;
 
 -- name: close_positions
 -- Only a role that may append registers and draws positions: grants_append.sql.
-REVOKE EXECUTE ON FUNCTION public.event_register(), public.event_next_position() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION
+public.event_check_sequence(), public.event_register(), public.event_next_position()
+FROM PUBLIC;
 
 -- name: feed_function
 -- Copies a statement's new events into the feed. Runs with the owner's rights, so that a tenant's own role needs none

@@ -33,7 +33,7 @@ BEGIN
             'public.event_announcement_id(UUID, UUID, UUID, BIGINT, BIGINT), '
             'public.event_announcement_ids(UUID, UUID, BIGINT[], INT), '
             'public.event_take_positions(INT) TO %s', --? gapless
-            -- 'public.event_register(), public.event_next_position() TO %s', --? settled
+            -- 'public.event_check_sequence(), public.event_register(), public.event_next_position() TO %s', --? settled
             v_grant.role
         );
         EXECUTE pg_catalog.format('GRANT SELECT ON public.event_store, public.event_tombstone TO %s', v_grant.role);

@@ -50,6 +50,19 @@ LEFT JOIN pg_catalog.pg_inherits AS link ON partition.oid = link.inhrelid
 LEFT JOIN pg_catalog.pg_class AS parent ON link.inhparent = parent.oid
 WHERE partition.oid = TO_REGCLASS('public.event_00000000000000000000000000000000');
 
+-- name: own_pid
+-- The process id of this session. Not the driver's: a pooler answers that with another one. Locks: nothing.
+SELECT pg_backend_pid();
+
+-- name: blockers
+-- The sessions that a session waits for: process id (0 of a prepared transaction), user, application, and the seconds since
+-- their transactions began, where this role may see that. Locks: nothing.
+SELECT blocker.pid, session.usename, session.application_name, EXTRACT(EPOCH FROM now() - session.xact_start)::INT
+FROM UNNEST(pg_blocking_pids(%(pid)s::INT)) AS blocker (pid)
+LEFT JOIN pg_catalog.pg_stat_activity AS session ON blocker.pid = session.pid
+ORDER BY blocker.pid
+LIMIT 3;
+
 -- name: lock_session
 -- The same lock as lock, held until unlock_session: detaching cannot run inside a transaction.
 SELECT pg_advisory_lock(hashtextextended('public.event/' || %(tenant)s::UUID, 0));

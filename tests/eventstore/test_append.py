@@ -10,7 +10,7 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from relay.core.errors import ConfigError, EventError, StorageBusy, StorageError
+from relay.core.errors import ConfigError, EventError, SchemaError, StorageBusy, StorageError
 from relay.eventstore import (
     ANY,
     NO_STREAM,
@@ -21,8 +21,9 @@ from relay.eventstore import (
     PositionsWentBack,
     UnknownTenant,
     VersionConflict,
+    append_sync,
 )
-from tests.eventstore.conftest import STREAM, TENANT
+from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import eventually
 
@@ -131,6 +132,37 @@ async def test_a_position_that_is_taken_is_no_conflict_of_versions(
     assert len(await store.read_stream(TENANT, STREAM)) == 1
 
 
+async def test_a_counter_that_was_not_carried_over_is_named_and_nothing_is_written(
+    store: EventStore, database: Database, positions: str
+) -> None:
+    """As in a copy by logical replication: a free position below the events would take a row that no reader sees."""
+    await store.append(TENANT, STREAM, events("A", "B", "C"), NO_STREAM)
+    await store.delete_stream(TENANT, STREAM, confirm=STREAM)
+    await store.append(TENANT, STREAM, events("D"), ANY)
+    behind, remedy = {
+        "gapless": ("UPDATE event_position SET Last = 0, Part = 0", "UPDATE public.event_position SET Last = 4,"),
+        "settled": (
+            "SELECT setval('event_sequencenum_seq', 1, FALSE)",
+            "SELECT setval('public.event_sequencenum_seq', 4)",
+        ),
+    }[positions]
+    database.run(behind)
+    async with await EventStore.connect(database.url) as other:
+        for expected in (ANY, NO_STREAM, 1):
+            stream = STREAM if expected == 1 else uuid.uuid4()
+            with pytest.raises(SchemaError, match=r"stands at 0, below position 4 of the events") as refused:
+                await other.append(TENANT, stream, events("E"), expected)
+            assert remedy in str(refused.value)
+        with pytest.raises(psycopg.Error, match="was not carried over"):
+            database.run(
+                "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta) VALUES (%s, %s, 1, 'F', '{}')",
+                (OTHER_TENANT, STREAM),
+            )
+        database.run(str(refused.value).partition("Run as the owner: ")[2].partition(" (SQLSTATE")[0])
+        assert (await other.append(TENANT, STREAM, events("E"), ANY)).first_sequence_num == 5
+        assert [event.type for event in await other.read_all()] == ["D", "E"]
+
+
 async def test_any_appends_wherever_the_stream_is(store: EventStore) -> None:
     assert (await store.append(TENANT, STREAM, events("A"), ANY)).version == 1
     assert (await store.append(TENANT, STREAM, events("B", "C"), ANY)).version == 3
@@ -154,6 +186,18 @@ async def test_what_cannot_be_an_append_is_refused(store: EventStore) -> None:
     with pytest.raises(EventError, match="JSON"):
         NewEvent("A", Decimal(1))  # type: ignore[arg-type]
     assert await store.read_all() == []
+
+
+async def test_a_large_event_is_refused_before_anything_is_locked(database: Database, positions: str) -> None:
+    async with await EventStore.connect(database.url, max_event_bytes=1000) as store:
+        await store.migrate(positions=positions)  # type: ignore[arg-type]
+        await store.provision_tenant(TENANT)
+        for large in (NewEvent("A", "x" * 1000), NewEvent("A", "\u20ac" * 334), NewEvent("A", meta={"a": "x" * 1000})):
+            with pytest.raises(EventError, match=r"event 'A': 10\d\d bytes .* at most 1000 .* max_event_bytes"):
+                await store.append(TENANT, STREAM, [NewEvent("B"), large], ANY)
+        assert (await store.append(TENANT, STREAM, [NewEvent("A", "\u20ac" * 331)], ANY)).last_sequence_num == 1
+    with database.connect() as connection, pytest.raises(EventError, match=r"at most 16777216 are allowed"):
+        append_sync(connection, TENANT, STREAM, [NewEvent("A", "x" * 2**24)], ANY)
 
 
 async def test_of_racing_appends_exactly_the_winners_are_in_the_stream(store: EventStore) -> None:
@@ -314,3 +358,35 @@ async def test_an_aborted_append_leaves_no_gap_in_a_gapless_store(
             "INSERT INTO Event (TenantId, StreamId, Version, Type) VALUES (%s, %s, 1, 'A')", (TENANT, STREAM)
         )
     assert (await gapless_store.append(TENANT, STREAM, events("A"), NO_STREAM)).first_sequence_num == 1
+
+
+PLAIN = "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta) VALUES {} ON CONFLICT DO NOTHING"
+
+
+def plain(*versions: int) -> str:
+    return PLAIN.format(", ".join(f"('{TENANT}', '{STREAM}', {version}, 'A', '{{}}')" for version in versions))
+
+
+async def test_a_row_that_is_left_out_leaves_no_gap_in_a_gapless_store(
+    gapless_store: EventStore, database: Database
+) -> None:
+    database.run(plain(1))
+    database.run(plain(1))
+    database.run(plain(2, 1))
+    with database.connect() as connection, connection.transaction():
+        connection.execute(plain(2).encode())
+        connection.execute(plain(3).encode())
+        connection.execute(plain(3, 2, 1).encode())
+        connection.execute(plain(4).encode())
+    with database.connect() as connection, connection.transaction():
+        connection.execute(plain(4).encode())
+    for versions in ((1, 5), (5, 1, 6)):
+        with pytest.raises(psycopg.Error, match="its position would be a gap"):
+            database.run(plain(*versions))
+    with pytest.raises(VersionConflict):
+        await gapless_store.append(TENANT, STREAM, events("B", "C"), 3)
+    assert (await gapless_store.append(TENANT, STREAM, events("B", "C"), 4)).first_sequence_num == 5
+    database.run(plain(6))
+    assert (await gapless_store.append(TENANT, STREAM, events("D"), ANY)).first_sequence_num == 7
+    assert [event.sequence_num for event in await gapless_store.read_all()] == list(range(1, 8))
+    assert (await gapless_store.read_all()).head == 7

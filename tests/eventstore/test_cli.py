@@ -19,7 +19,7 @@ from relay_cli.app import app
 from tests.cli.running import COMMAND, call_cli, environment
 from tests.eventstore.conftest import STREAM, TENANT
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import patience
+from tests.support.waiting import patience, wait_until
 
 
 def test_parked_streams_are_listed_shown_retried_and_skipped(
@@ -151,3 +151,17 @@ def test_tail_follows_until_it_is_interrupted(database: Database, tmp_path: Path
             assert json.loads(tail.stdout.readline())["type"] == name
         os.kill(tail.pid, signal.SIGINT)
         assert tail.wait(patience()) == 130
+
+
+def test_a_terminated_export_leaves_no_file(database: Database, tmp_path: Path) -> None:
+    for arguments in (["store", "migrate"], ["tenant", "provision", str(TENANT)]):
+        assert CliRunner().invoke(app, [*arguments, "--storage-url", database.url]).exit_code == 0
+    command = [*COMMAND, "tenant", "export", str(TENANT), str(tmp_path / "tenant.jsonl")]
+    with database.connect(autocommit=False) as blocker:
+        blocker.execute(f"LOCK TABLE event_{TENANT.hex}".encode())  # after the head of the file was written
+        with subprocess.Popen([*command, "--storage-url", database.url], env=environment()) as export:
+            wait_until(database.waiting_for_locks)
+            assert (tmp_path / "tenant.jsonl.part").exists()
+            export.terminate()
+            assert export.wait(patience()) == 143
+    assert list(tmp_path.iterdir()) == []

@@ -52,7 +52,7 @@ def test_arguments_are_checked() -> None:
         with pytest.raises(EventError, match="expected_version"):
             checked_version(wrong)
     with pytest.raises(EventError, match="among them"):
-        checked_events(["Opened"])  # type: ignore[list-item]
+        checked_events(["Opened"], 100)  # type: ignore[list-item]
 
 
 def test_announcements_have_the_places_of_their_events() -> None:

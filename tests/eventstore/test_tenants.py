@@ -159,6 +159,21 @@ async def test_dropping_waits_for_a_transaction_in_flight_and_blocks_no_other(
         await asyncio.wait_for(drop, patience())
 
 
+async def test_dropping_says_which_transaction_it_waits_for(
+    gapless_store: EventStore, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.eventstore.sessions._WAITED_LONG", 0.05)
+    async with await database.connect_async(autocommit=False) as idle:
+        await idle.execute("SELECT set_config('application_name', 'reports', false), count(*) FROM Event")
+        drop = asyncio.create_task(gapless_store.drop_tenant(TENANT, confirm=TENANT))
+        await eventually(lambda: f"waits for pid {idle.info.backend_pid} (user " in caplog.text)
+        assert f"drop tenant {TENANT}: waits for pid" in caplog.text
+        assert "application reports, its transaction is " in caplog.text
+        await idle.rollback()
+        await asyncio.wait_for(drop, patience())
+    assert caplog.text.count("waits for pid") == 1
+
+
 async def test_a_partition_that_was_created_by_hand_is_dropped(store: EventStore, database: Database) -> None:
     """Below the table itself, while another transaction reads it."""
     tenant = uuid.uuid4()
