@@ -16,7 +16,7 @@ from relay.deliverylog.paging import storable
 from relay.deliverylog.times import EARLIEST, LATEST, whole_millisecond
 
 LONGEST_KEY = 800
-"""Bytes of an id, tenant, destination, destination type or topic: three of them must fit one PostgreSQL index row."""
+"""Bytes of an id, tenant, destination, destination type, topic or code: three must fit one PostgreSQL index row."""
 
 DEEPEST = 64
 """Levels of response data, itself the first: a reader of any language must be able to parse it."""
@@ -130,7 +130,7 @@ def _row(entry: LogEntry) -> LogRow:
         attempt.id,
         attempt.status,
         time,
-        attempt.code,
+        _code(attempt.code),
         None if attempt.response_data is None else _json(attempt.response_data),
         attempt.attempt_number,
         attempt.manual,
@@ -139,6 +139,13 @@ def _row(entry: LogEntry) -> LogRow:
         event.destination_id,
         event.matched_destination_ids,
     )
+
+
+def _code(code: str | None) -> str | None:
+    """A code as it is stored: cut to what an index row allows, by every driver alike."""
+    if code is None or len(code) * 4 <= LONGEST_KEY:
+        return code
+    return code.encode()[:LONGEST_KEY].decode(errors="ignore")
 
 
 def _check(event: LoggedEvent, attempt: LoggedAttempt) -> None:

@@ -26,8 +26,7 @@ from datetime import datetime
 from relay.core.errors import OutboxError
 from relay.core.event import EventId
 from relay.core.outcome import Acknowledged
-from relay.core.ports import SettledAttempt
-from relay.core.replays import ReplayRecord
+from relay.core.ports import ReplayRecord, SettledAttempt
 from relay.core.verdict import Release
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.mapping import Naming, log_entry
@@ -64,7 +63,7 @@ class RecorderOptions:
     """Seconds for which ``close`` continues to write."""
     naming: Naming
     queue_bytes: int = 64 * 2**20
-    """Maximum payload bytes of the queued attempts."""
+    """Maximum size of the queued attempts' events, payloads and headers."""
     write_timeout: float = 6.0
     """Seconds after which a write has failed and is retried. It doubles, up to four times this, while writes take
     longer and the database answers, so that a slow one gets a batch written."""
@@ -72,8 +71,8 @@ class RecorderOptions:
     """Seconds between two attempts to write."""
 
 
-def _payload_bytes(attempts: Sequence[SettledAttempt]) -> int:
-    return sum([len(one.event.payload) for one in attempts])
+def _event_bytes(attempts: Sequence[SettledAttempt]) -> int:
+    return sum([one.event.size for one in attempts])
 
 
 class Recorder:
@@ -141,7 +140,7 @@ class Recorder:
             taken = [] if self._closing is not None else self._fitting(attempts)
             dropped = len(attempts) - len(taken)
             self._queue.extend(taken)
-            self._queued_bytes += _payload_bytes(taken)
+            self._queued_bytes += _event_bytes(taken)
             self._full = dropped > 0 and len(self._queue) > 0  # until the writer takes a batch
             due = self._writing_since is None and len(self._queue) >= self._options.batch_size
         if dropped:
@@ -154,9 +153,9 @@ class Recorder:
         count = max(self._options.queue_size - len(self._queue), 0)
         room = self._options.queue_bytes - self._queued_bytes
         taken = attempts[:count]
-        if _payload_bytes(taken) <= room:
+        if _event_bytes(taken) <= room:
             return taken
-        sizes = itertools.accumulate(len(one.event.payload) for one in taken)
+        sizes = itertools.accumulate(one.event.size for one in taken)
         return [one for one, until in zip(taken, sizes, strict=True) if until <= room]
 
     @property
@@ -358,7 +357,7 @@ class Recorder:
     def _take(self) -> list[SettledAttempt]:
         with self._lock:
             batch = [self._queue.popleft() for _ in range(min(self._options.batch_size, len(self._queue)))]
-            self._queued_bytes -= _payload_bytes(batch)
+            self._queued_bytes -= _event_bytes(batch)
             self._full = False
         return batch
 

@@ -148,10 +148,18 @@ async def test_a_slow_write_gets_up_to_four_times_the_time_and_a_lost_network_do
 
 
 async def test_the_queue_is_bounded_in_bytes_too() -> None:
-    recorder = Recorder(opener(MemoryDeliveryLog()), recorder_options(queue_bytes=70))
+    """Headers count too: they may be larger than the payload."""
+    one = settled(1)
+    large = one._replace(event=one.event._replace(headers='{"a": "' + "x" * 10_000 + '"}'))
+    size = one.event.size
+    assert size > len(one.event.payload)
+    recorder = Recorder(opener(MemoryDeliveryLog()), recorder_options(queue_bytes=10 * size))
     recorder.record([settled(n) for n in range(9)])
-    recorder.record([settled(n) for n in range(9, 20)])
-    assert recorder.dropped == 10
+    recorder.record([large, *(settled(n) for n in range(9, 20))])
+    assert recorder.dropped == 12
+    roomy = Recorder(opener(MemoryDeliveryLog()), recorder_options(queue_bytes=45_000))
+    roomy.record([large] * 9)
+    assert roomy.dropped == 5
 
 
 async def test_quarantined_attempts_are_not_written_and_show_as_degraded() -> None:

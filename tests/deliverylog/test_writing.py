@@ -37,6 +37,18 @@ async def test_duplicates_in_a_batch_collapse_and_the_last_copy_wins(store: Deli
     assert [event.data for event in (await store.list_events(ListEvents())).items] == [b"last"]
 
 
+async def test_a_long_code_is_cut_by_every_driver_alike(store: DeliveryLog) -> None:
+    """Not compressible, so that no index row of PostgreSQL would hold it; and not within a character."""
+    long = random.Random(1).randbytes(2500).hex()
+    codes = {"a": long, "b": "e" + "\u20ac" * 5000, "c": "x" * LONGEST_KEY}
+    await store.insert_many([entry(name, status="failed", code=code) for name, code in codes.items()])
+    assert store.quarantined == 0
+    records = (await store.list_attempts(ListAttempts(order="asc"))).items
+    cut = [long[:LONGEST_KEY], "e" + "\u20ac" * ((LONGEST_KEY - 1) // 3), "x" * LONGEST_KEY]
+    assert [record.attempt.code for record in records] == cut
+    assert attempt_ids(await all_items(store, ListAttempts(codes=cut[:1]))) == ["a"]
+
+
 async def test_an_event_is_written_once_however_many_attempts_follow(store: DeliveryLog) -> None:
     first = event("e", data=b"one", eligible_for_retry=True)
     await store.insert_many([entry("a", BASE, first, status="failed")])

@@ -30,6 +30,7 @@ from relay.deliverylog.postgres.partitions import (
     Partitions,
     missing_ahead,
     month_after,
+    month_of,
     ready_until,
     retention_start,
 )
@@ -159,8 +160,9 @@ class PostgresDeliveryLog(DeliveryLog):
             homeless = await self._without_partition(connection, months)
             if not homeless:
                 return await self._insert(connection, batch)
-            placed = [row for row in batch if not homeless & _months(row)]
-            rejected = [_rejected(row, "its month has no partition") for row in batch if homeless & _months(row)]
+            homes = [(row, homeless.isdisjoint(self._needed(row))) for row in batch]
+            placed = [row for row, has_home in homes if has_home]
+            rejected = [_rejected(row, "its month has no partition") for row, has_home in homes if not has_home]
             return rejected + (await self._insert(connection, placed) if placed else [])
 
         return await self._pool.run("writing attempts", write)
@@ -171,26 +173,36 @@ class PostgresDeliveryLog(DeliveryLog):
             return set()
         self._months = await self.partitions.months(connection)
         missing = months - self._months
-        days = self._options.retention_days
-        if days:
-            oldest = retention_start(datetime.now(UTC), days)
-            missing = {month for month in missing if month_after(month) > oldest}
+        missing -= self._past(missing)
         with suppress(psycopg.errors.InsufficientPrivilege):
             if missing:
                 await self.partitions.ensure(connection, missing)
                 self._months = await self.partitions.months(connection)
         return months - self._months
 
+    def _past(self, months: set[datetime]) -> set[datetime]:
+        """Those that the retention drops."""
+        days = self._options.retention_days
+        if not days:
+            return set()
+        oldest = retention_start(datetime.now(UTC), days)
+        return {month for month in months if month_after(month) <= oldest}
+
+    def _needed(self, row: LogRow) -> set[datetime]:
+        """The months whose partitions a row needs: without that of an event which the retention would drop at once."""
+        own, of_event = month_of(row.time), month_of(row.event_time)
+        return {own} if self._past({of_event} - self._months) else {own, of_event}
+
     async def _insert(self, connection: Connection, batch: Sequence[LogRow]) -> list[Rejected]:
         for attempt in range(1, _TRIES + 1):
             try:
-                await self._inserts.insert(connection, batch)
+                await self._inserts.insert(connection, batch, self._past(_months(*batch) - self._months))
             except psycopg.Error as error:
                 state = error.sqlstate or ""
                 if state == _NO_PARTITION and attempt < _TRIES:
                     self._months.clear()  # a month was dropped since the partitions were read
                     homeless = await self._without_partition(connection, _months(*batch))
-                    if homeless:
+                    if homeless - self._past(homeless):
                         return await self._halves(connection, batch, error)
                 elif state.startswith(_LOST_RACE) and attempt < _TRIES:
                     continue

@@ -11,7 +11,8 @@ same rows wait for each other instead of deadlocking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from datetime import datetime
 from operator import attrgetter
 from typing import Final
 
@@ -19,6 +20,7 @@ from psycopg.errors import FeatureNotSupported, UniqueViolation
 
 from relay.deliverylog.entries import LogRow, last_events
 from relay.deliverylog.postgres import rows
+from relay.deliverylog.postgres.partitions import month_of
 from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.postgres.connect import Connection
 
@@ -38,9 +40,12 @@ class BatchInserts:
         self.expects_new_attempts = True
         """Whether the next batch's attempts are copied."""
 
-    async def insert(self, connection: Connection, batch: Sequence[LogRow]) -> None:
-        """Write a batch without duplicates. Raises psycopg.Error; then nothing is written."""
-        events = sorted(last_events(batch), key=_EVENT_KEY)
+    async def insert(self, connection: Connection, batch: Sequence[LogRow], past: Container[datetime]) -> None:
+        """Write a batch without duplicates. Raises psycopg.Error; then nothing is written.
+
+        The events of the months ``past`` get no row of their own; their attempts hold them.
+        """
+        events = sorted((row for row in last_events(batch) if month_of(row.event_time) not in past), key=_EVENT_KEY)
         first = all(map(_is_first, batch))
         new_events = first and self.expects_new_events
         new_attempts = self.expects_new_attempts
@@ -65,6 +70,8 @@ class BatchInserts:
 
     async def _insert_events(self, connection: Connection, events: Sequence[LogRow], *, new: bool) -> bool:
         """Returns whether all of them were new."""
+        if not events:
+            return True
         if new:
             await self._copy(connection, "insert:new_events", events, rows.event_lines)
             await self._copy(connection, "insert:new_links", events, rows.link_lines)

@@ -9,6 +9,7 @@ from typing import Any, LiteralString
 from relay.core.errors import ConfigError
 from relay.deliverylog import limits
 from relay.deliverylog.measures import Count
+from relay.deliverylog.model import FAILED
 from relay.deliverylog.paging import Scan
 from relay.deliverylog.times import from_ms
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, LONGEST_IDENTIFIER, statement, statement_names, without_parameters
@@ -84,6 +85,8 @@ class PostgresStatements:
             elif column == "tenant_id":
                 tags.update(("tenant_id", *(["many_tenants"] if len(values) > 1 else [])))
                 parameters[column] = list(values)
+            elif column == "status" and values == (FAILED,):
+                tags.add("filter_failed")  # a constant: the planner knows that the indexes of failures serve it
             else:
                 tags.add(f"filter_{column}")
                 parameters[column] = list(values)

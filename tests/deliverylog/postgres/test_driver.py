@@ -75,6 +75,26 @@ async def test_a_month_that_is_missing_is_made_on_demand_within_the_retention(lo
     await store.close()
 
 
+async def test_an_attempt_of_an_event_beyond_the_retention_is_written_without_the_events_row(
+    log_database: Database,
+) -> None:
+    store = await opened(log_database, retention_days=400)
+    now = datetime.now(UTC)
+    old = event("old", now - timedelta(days=500), data=b"payload")
+    late = [entry("late", now, old), entry("now", now - ms(1)), entry("beyond", old.time, old)]
+    for batch in (late, [entry("again", now - ms(2), old, attempt_number=2)]):
+        await store.insert_many(batch)
+    listed = await all_items(store, ListAttempts())
+    assert attempt_ids(listed) == ["late", "now", "again"]
+    assert [record.event.data for record in listed if record.event.id == "old"] == [b"payload"] * 2
+    assert [one.id for one in await all_items(store, ListEvents())] == [listed[1].event.id]
+    assert await store.retrieve_event("old") is None
+    assert store.quarantined == 1
+    months = log_database.run("SELECT relname FROM pg_class WHERE relname LIKE 'events_20%' ORDER BY 1 LIMIT 1")
+    assert months == [(f"events_{now - timedelta(days=1):%Y_%m}",)] or months == [(f"events_{now:%Y_%m}",)]
+    await store.close()
+
+
 async def test_equal_entries_are_quarantined_once_and_the_retention_covers_them(log_database: Database) -> None:
     store = await opened(log_database)
     bad = [entry(name, BASE, attempt_number=-1) for name in ("a", "a", "b")]

@@ -70,13 +70,7 @@ class FaultyOutbox(MemoryOutbox):
         self._began = truth.table.now - timedelta(seconds=seconds())
 
     async def claim(
-        self,
-        limit: int,
-        max_bytes: int,
-        excluded: Sequence[EventId] = (),
-        without: Sequence[str] = (),
-        *,
-        control: bool = False,
+        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
     ) -> Claim:
         def unheard(claim: Claim) -> None:
             self._truth.unheard.update(event.event_id for event in claim.events)
