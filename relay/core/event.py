@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NewType
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from relay.core.errors import StorageError
+
 EventId = NewType("EventId", str)
 """The canonical text of the row's ``event_id`` UUID (lower case, with hyphens)."""
 
@@ -124,3 +126,7 @@ class Claim(NamedTuple):
     waiting: bool = False
     """In order per key: more due rows were seen than claimed. They may be claimed by the next claim, or once others of
     their keys are settled."""
+    refused: Sequence[StorageError] = ()
+    """Rows that claims have gone past, and that the database refused once more: each error names one."""
+    rest: float = math.inf
+    """Seconds after which the next claim goes on trying such rows."""

@@ -6,7 +6,7 @@ otherwise. An adapter raises errors of ``relay.core.errors`` only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -16,8 +16,6 @@ from relay.core.upkeep import Upkeep
 from relay.core.verdict import Verdict
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from relay.core.pause import Pause
 
 
@@ -162,12 +160,21 @@ class OutboxStorage(Protocol):
         """Close every connection; never raises, never waits for the database longer than a second."""
 
     async def claim(
-        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+        self,
+        limit: int,
+        max_bytes: int,
+        excluded: Sequence[EventId] = (),
+        without: Sequence[str] = (),
+        *,
+        control: bool = False,
     ) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
 
         Rows in ``excluded`` are left out; so are, but in order per key, rows for the destinations in ``without``.
         When the database refuses a claim with a limit of 1, the error's ``event_id`` names the row, where known.
+
+        A ``control`` is one row from elsewhere in the queue (the newest, and others; of distinct keys), where the first
+        of up to 20 goes through; each call tries others. It brings nothing where all of them fail.
 
         A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
 
@@ -183,6 +190,13 @@ class OutboxStorage(Protocol):
 
         In order per key, such an event keeps everything behind it in its key from being claimed. The events stay as
         they are, count as late, and cost other claims nothing, however many there are.
+        """
+
+    def pass_over(self, event_id: EventId) -> None:
+        """Go past this row, which the last claim's error named: claims begin behind it from now on.
+
+        It is tried again beside them, now and then, in groups of rows, and ``Claim.refused`` says how that ended. For
+        rows too many to be left out by their ids. Not in order per key.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -381,16 +395,3 @@ class AttemptRecorder(Protocol):
 
     def record(self, attempts: Sequence[SettledAttempt]) -> None:
         """Take note of attempts; on overflow it drops and counts."""
-
-
-class ReplayRecord(Protocol):
-    """The events that operators replayed."""
-
-    async def first_replays(self, event_ids: Sequence[EventId]) -> Mapping[EventId, datetime]:
-        """When each of these events was replayed for the first time, by the database's clock.
-
-        What was never replayed is left out, and so is all of which nothing can be learned. Never raises.
-        """
-
-    async def close(self) -> None:
-        """Let go of what was opened; never raises."""

@@ -26,7 +26,8 @@ from datetime import datetime
 from relay.core.errors import OutboxError
 from relay.core.event import EventId
 from relay.core.outcome import Acknowledged
-from relay.core.ports import ReplayRecord, SettledAttempt
+from relay.core.ports import SettledAttempt
+from relay.core.replays import ReplayRecord
 from relay.core.verdict import Release
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.mapping import Naming, log_entry

@@ -59,7 +59,8 @@ class Claimer:
         self._limit = context.options.batch_size
         """Most events of the next claim: half as many after one that was rolled back, timed out or met a refused row,
         twice as many after a good one."""
-        self._excluded = Exclusions("claim", context.refused_rows, context.clock)
+        pass_over = None if context.options.in_order else context.storage.pass_over
+        self._excluded = Exclusions("claim", context.refused_rows, context.clock, pass_over)
         self._away = context.away
         self._left_out = NONE_HELD
         """The event types that the storage was last told to leave out."""
@@ -67,6 +68,8 @@ class Claimer:
         """Places for destinations that answer. None in order per key, where a claim cannot leave destinations."""
         self._crowded_since: float | None = None
         """Since when there is room, but too little to be worth a claim."""
+        self._next_within = float("inf")
+        """Seconds from the last claim on after which rows are tried again that claims have gone past."""
         self.claiming = False
         """A claim is under way: its reply may bring events."""
 
@@ -98,6 +101,8 @@ class Claimer:
                 if isinstance(error, StorageBusy | StorageTimeout):
                     self._limit = max(1, self._limit // 2)  # waits for fewer locks, and takes less time
                 tried_out = error.may_blame_row and self._limit == 1
+                if tried_out and await self._control_goes_through():
+                    continue
                 self._health.storage_failed("claim", error, tried_out=tried_out)
                 if tried_out:  # other rows are tried next
                     await asyncio.sleep(self._options.poll_interval)
@@ -208,10 +213,17 @@ class Claimer:
         slow = self._inflight.slow_destinations(self._clock())
         return (places if slow and self._reserve else 0), size, slow
 
-    async def _claim(self) -> int:
+    async def _control_goes_through(self) -> bool:
+        """All rows have failed that come next: whether one from elsewhere in the queue goes through."""
+        try:
+            return await self._claim(control=True) != 0
+        except StorageError:
+            return False
+
+    async def _claim(self, *, control: bool = False) -> int:
         """One claim; returns how many events it brought, or -1 when the next one may bring more at once."""
         places, size, without = self._room()
-        limit = min(places, self._limit)
+        limit = 1 if control else min(places, self._limit)
         self._leave_out_away()
         sent_at = self._clock()
         self.claiming = True
@@ -219,9 +231,12 @@ class Claimer:
         self._inflight.rows_wait = self._options.in_order
         ok = False
         try:
-            claim = await self._storage.claim(limit, size, self._excluded.ids(), without)
+            claim = await self._storage.claim(limit, size, self._excluded.ids(), without, control=control)
             ok = True
+            if control and claim.fence is None:
+                return 0
             self._judge(claim)
+            self._next_within = claim.rest
             self._limit = min(self._limit * 2, self._options.batch_size)
             self._inflight.rows_wait = claim.waiting
             await self._accept(claim, sent_at)
@@ -230,11 +245,12 @@ class Claimer:
             self.claiming = False
             if not ok:
                 self._telemetry.storage_op("claim", ok=False, seconds=self._clock() - sent_at)
-        more = len(claim.events) == limit or (claim.events and claim.waiting)
+        more = len(claim.events) >= limit or (claim.events and claim.waiting)
         return -1 if more else len(claim.events)
 
     def _judge(self, claim: Claim) -> None:
         """A claim that brings events is the control of those that failed; an empty one has none."""
+        self._excluded.passed(claim.refused)
         if claim.fence is not None:
             self._excluded.went_through()
         elif (error := self._excluded.nothing_left()) is not None:
@@ -286,5 +302,7 @@ class Claimer:
         """The pause that follows a claim which ``took`` so long: none when the next one may bring more at once."""
         if events < 0:
             self._polling.expect_events(self._clock())
-        elif await wait_event(self._inflight.claimable, self._polling.rest(events, took, self._clock())):
+            return
+        rest = min(self._polling.rest(events, took, self._clock()), self._next_within)
+        if await wait_event(self._inflight.claimable, rest):
             self._inflight.claimable.clear()

@@ -2,15 +2,16 @@
 
 A refused row fails the statement that it is in. Settle and renewal find it by sending the statement again in quarters.
 Claims and reaps name no rows: they are repeated with half of the limit, and with a limit of 1 the error says which row
-it is. That row is left out of later statements for a while, so that the rows behind it go on.
+it is. That row is left out of later statements for a while, so that the rows behind it go on. From ``MOST_ALIKE`` such
+rows on, claims go past the next ones instead (``relay.core.ports.OutboxStorage.pass_over``).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from relay.core.blame import Party, Trial
+from relay.core.blame import MOST_ALIKE, Party, Trial
 from relay.core.errors import StorageError
 from relay.core.event import EventId
 from relay.core.telemetry import Telemetry
@@ -21,7 +22,8 @@ _PAUSE = 10.0  # seconds between two lines of one kind
 _FIRST_EXCLUSION = 5.0  # seconds for which a refused row is left out; doubled each time
 _LONGEST_EXCLUSION = 300.0
 _FRESH_CONTROLS = 30.0  # seconds for which rows are left out that failed with all others, until one goes through
-_MOST_EXCLUDED = 1000  # rows; every statement carries their ids
+_MOST_EXCLUDED = 1000  # rows, where nothing goes past them; every statement carries their ids
+_ROUND = 30.0  # seconds until rows that claims have gone past are tried again, at most
 _LONG = 3.0  # seconds without a row that goes through, after which the state is 3 before the fault is known
 
 _CORRECT = "Correct the row, or the constraint or trigger that refuses it."
@@ -52,12 +54,13 @@ class RefusedRows:
         self._said_at: dict[str, float] = {}
         self._count: dict[str, int] = {}
 
-    def name(self, doing: str, event_id: EventId, error: StorageError, until: float) -> None:
-        """The database refuses to do this to a row, which is tried again at ``until``."""
+    def name(self, doing: str, event_id: EventId, error: StorageError, until: float, rows: int = 1) -> None:
+        """The database refuses to do this to a row, or to that many, which is tried again at ``until``."""
         now = self._clock()
         self._rows = {row: entry for row, entry in self._rows.items() if entry[1] > now}
         self._rows[doing, event_id] = (str(error), until + _PAUSE)
-        self._telemetry.row_refused(doing)
+        for _ in range(rows):
+            self._telemetry.row_refused(doing)
         action = "renewal_refused" if doing == "renew" else f"{doing}_refused"
         self._say(action, event_id, _LINES[doing] + _CORRECT, error)
 
@@ -150,6 +153,12 @@ class Refusals:
             for event_id, error in self._trial.went_through().items():
                 self._blame(event_id, error, self._clock())
 
+    def passed(self, errors: Sequence[StorageError]) -> None:
+        """Rows that claims have gone past failed once more: the last one is named for all."""
+        error = errors[-1]
+        if error.event_id is not None:
+            self._rows.name(self._doing, EventId(error.event_id), error, self._clock() + _ROUND, len(errors))
+
     def without_control(self) -> StorageError | None:
         """No other row is there to try: the failed_rows are named. Returns the error where it is the database."""
         self._failing_since = None
@@ -188,13 +197,22 @@ class Refusals:
 class Exclusions:
     """Rows that the database refuses to claim, or to reap: left out of these statements, each time for longer."""
 
-    def __init__(self, doing: str, rows: RefusedRows, clock: Callable[[], float]) -> None:
-        """``doing``: ``claim`` or ``reap``."""
+    def __init__(
+        self,
+        doing: str,
+        rows: RefusedRows,
+        clock: Callable[[], float],
+        pass_over: Callable[[EventId], None] | None = None,
+    ) -> None:
+        """``doing``: ``claim`` or ``reap``. ``pass_over`` takes the rows that are too many to be left out."""
         self._clock = clock
+        self._pass_over = pass_over
+        self._most = MOST_ALIKE if pass_over else _MOST_EXCLUDED
         self._refusals = Refusals(doing, rows, clock)
         self._rows: dict[EventId, tuple[int, float]] = {}
         """How often each was refused while others went through, and until when it is left out."""
         self._extended = False
+        """Whether no row has gone through since so many failed that it is the database."""
 
     def ids(self) -> list[EventId]:
         """The rows to leave out now."""
@@ -212,9 +230,11 @@ class Exclusions:
         """
         now = self._clock()
         self._rows = {row: entry for row, entry in self._rows.items() if entry[1] + _LONGEST_EXCLUSION > now}
-        if error.event_id is None or len(self._rows) >= _MOST_EXCLUDED:
+        if error.event_id is None:
             return False
         event_id = EventId(error.event_id)
+        if len(self._rows) >= self._most and event_id not in self._rows:
+            return self._go_past(event_id, error)
         tries = self._rows.get(event_id, (0, now))[0]
         if self._refusals.blames(event_id):
             tries += 1
@@ -226,6 +246,21 @@ class Exclusions:
         longer = now + _FRESH_CONTROLS
         self._rows = {row: (tries, max(until, longer)) for row, (tries, until) in self._rows.items()}
         return False
+
+    def _go_past(self, event_id: EventId, error: StorageError) -> bool:
+        """Go past one row more. False where that cannot be, or where it is the database: then the head stays."""
+        if self._pass_over is None or self._extended:
+            return False
+        if self._refusals.failed(event_id, error, self._clock()) is Party.DATABASE:
+            self._extended = True
+            return False
+        self._pass_over(event_id)
+        return True
+
+    def passed(self, errors: Sequence[StorageError]) -> None:
+        """Rows that claims have gone past failed once more."""
+        if errors:
+            self._refusals.passed(errors)
 
     def went_through(self) -> None:
         """Rows were written."""

@@ -22,7 +22,8 @@ was seen, claims begin at the oldest entry, as if there were no head: nothing ca
 | a row that another relay released, or whose claim a crash of the database undid | looking behind |
 | a row that this relay released | the next claim, which begins there (``released``) |
 | a row inserted, or rescheduled, with an old ``available_at`` | looking behind |
-| a row that was locked, or that the database refused to change, when claims went past it | looking behind |
+| a row that was locked when claims went past it | looking behind |
+| rows that the database refused to change, and what is among them | trying them again (``passing``) |
 | rows that are no longer left out (``leave_out``) | the next claim, which begins where they were first left out |
 | the rest of those | looking, from there on |
 | rows inserted after the database's clock was set back | the next claim that brings rows, or the next look |
@@ -118,6 +119,8 @@ class Head:
         self.returned: Place | None = None
         """From where rows that were left out, and no longer are, may wait behind the head."""
         self._version = 0
+        self.refused: tuple[Place, Place] | None = None
+        """From where to where there are rows that the database refuses to change; claims begin behind them."""
         self._claimed = 0
         self._pace = 0.0
         self._paced_at = clock()
@@ -127,7 +130,7 @@ class Head:
     @property
     def in_force(self) -> bool:
         """Whether claims begin at the head, and not at the oldest entry."""
-        return not self.walk_is_cheap or self._claimed >= MOST_CLAIMED
+        return not self.walk_is_cheap or self._claimed >= MOST_CLAIMED or self.refused is not None
 
     @property
     def margin(self) -> float:
@@ -151,6 +154,7 @@ class Head:
         if not self.in_force:
             return BEFORE_ALL
         places = [self._left_out[one] for one in left_out if one in self._left_out]
+        places += [self.refused[0]] if self.refused is not None else []
         return min([self.place, *places, *(first for first, _ in self._stretches[:1])])
 
     def claimed(self, span: ClaimSpan, rows: int, last: Place, at: float) -> None:
@@ -186,6 +190,29 @@ class Head:
         self.clock_is(at)
         if first is not None:
             self.passed(span.first, first, at)
+
+    def pass_over(self, span: ClaimSpan, first: Place, end: Place) -> None:
+        """Claims, sent for ``span``, met rows from ``first`` on that the database refuses to change: go past ``end``.
+
+        As past a locked row, but that looking behind leaves them to ``relay.outbox.passing``.
+        """
+        if span.version != self._version:
+            return
+        low, high = self.refused or (first, end)
+        self.refused = (min(low, first), max(high, end))
+        if span.is_stretch:
+            self._took_stretch(span, end)
+        else:
+            self.place = max(self.place, end)
+
+    @property
+    def behind_refused(self) -> Place:
+        """The first place behind the rows that the database refuses to change."""
+        return BEFORE_ALL if self.refused is None else self.refused[1]
+
+    def is_refused(self, place: Place) -> bool:
+        """Whether it is among rows that the database refuses to change."""
+        return self.refused is not None and self.refused[0] <= place < self.refused[1]
 
     def _took_stretch(self, span: ClaimSpan, rest: Place | None) -> None:
         """A claim has looked at a stretch: go on at ``rest``, or let it go."""
@@ -261,7 +288,7 @@ class Head:
         self.walk_is_cheap = cheap
         self._claimed = 0
         if free is not None and free < self.place:
-            if not self.walk_is_cheap:
+            if self.in_force and not self.is_refused(free):
                 self.add(free, min((free[0] + MARGIN, float("-inf")), self.place))
             return
         self.place = max(self.place, min(free or BEHIND_ALL, (at - self.margin, float("-inf"))))

@@ -146,7 +146,7 @@ class Looks:
         head = self._head
         if head.walk_is_cheap or self._clock() >= self._walk_at:
             await self._walk_all(walk)
-        if head.walk_is_cheap:
+        if not head.in_force:
             return Rest(0.25 if head.margin < MARGIN else 1.0, claimable=False)
         if head.place[0] == BEFORE_ALL[0]:
             await self.find(walk)
@@ -206,8 +206,11 @@ class Looks:
         head = self._head
         if one.ended:
             one.begin(self._clock())
-        _, end, _ = one.step(head.place)
+        _, end, limit = one.step(head.place)
         free = await self._take_step(one, head.place, walk)
+        if free is not None and head.is_refused(free):
+            free, one.cursor = None, head.behind_refused
+            one.ended = one.cursor >= limit
         if free is not None and free < head.place:
             head.add(free, min(end, head.place))
         if one.ended:

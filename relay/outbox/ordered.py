@@ -99,6 +99,10 @@ class OrderedClaim:
         self._walks_next = False
         self._from = random.randrange(_FIRST_HASH, _LAST_HASH)
 
+    def walk_next(self) -> None:
+        """The next claim goes from key to key."""
+        self._walks_next = True
+
     async def rows(
         self,
         connection: Connection,

@@ -24,12 +24,12 @@
 -- Tag excluding: leaves rows out, by their ids or destinations, and reads those of them that are due before the others.
 -- Tag paused: leaves out paused event types. Tag in_part, beside it and
 -- fan_out: leaves out of other types what some destinations have acknowledged. Tag fan_out: reads the column of
--- extensions/fan_out.sql.
+-- extensions/fan_out.sql. Tag chosen: of some rows alone, found by their ids.
 -- Rows of more than INLINE_BYTES in sum leave their payloads behind, so that the commit does not wait for a client that
 -- reads slowly or not at all: a statement commits once its result fits into the buffers of the two sockets. The payloads
 -- are read afterwards.
 -- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; due_from, created_from, due_until, created_until
--- (seconds since 1970); excluded, without; paused, in_part (patterns).
+-- (seconds since 1970); excluded, without, chosen; paused, in_part (patterns).
 -- Result: the fields of OutboxEvent in their order, due_at, by which and inserted_at they are to be sorted, and the fence. They come as
 -- they lie in the table, since sorting them here would cost another pass over all columns. The payload is NULL in all
 -- rows, or in none.
@@ -58,13 +58,15 @@ WITH chosen AS (
                 AND available_at <= NOW()
                 AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
                 AND event_type <> ALL(%(without)s::text[]) --? excluding
+                -- AND event_id = ANY(%(chosen)s::uuid[]) --? chosen
                 AND (available_at, created_at)
                 >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8))
                 AND (available_at, created_at)
                 < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
                 -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
-            ORDER BY available_at, created_at
+            ORDER BY available_at, created_at --? !chosen
+            -- ORDER BY available_at + INTERVAL '0', created_at --? chosen
             LIMIT (
                 SELECT CASE
                     WHEN
@@ -103,23 +105,33 @@ RETURNING
     locked_at;
 
 -- name: first_due
--- The row that a claim with a limit of 1 would lease.
--- Index: idx_openoutbox_processing_queue. Locks: that row, skipping those that another session has locked, for the length
--- of this statement. Tags paused and in_part, and parameters: as in claim. Result: its id, or no row.
-SELECT event_id::text
+-- The first rows that claims would lease, in their order; with a limit of 1 the row of a claim with that limit.
+-- Index: idx_openoutbox_processing_queue. Locks: these rows, skipping those that another session has locked, for the length
+-- of this statement. Tags paused, in_part and chosen: as in claim. Tag newest: the last ones, the newest first.
+-- Parameters: as in claim, and tid_from, the place in the table of the last row before them among those of one time.
+-- Result: id, type, key, available_at and created_at (seconds since 1970), place in the table.
+SELECT
+    event_id::text,
+    event_type,
+    partition_key,
+    DATE_PART('epoch', available_at),
+    DATE_PART('epoch', created_at),
+    ctid::text
 FROM openoutbox_events
 WHERE
     status = 'PENDING'
     AND available_at <= NOW()
     AND event_id <> ALL(%(excluded)s::uuid[])
     AND event_type <> ALL(%(without)s::text[])
-    AND (available_at, created_at)
-    >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8))
+    -- AND event_id = ANY(%(chosen)s::uuid[]) --? chosen
+    AND (available_at, created_at, ctid)
+    > (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8), %(tid_from)s::tid)
     AND (available_at, created_at)
     < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
     AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
     -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
-ORDER BY available_at, created_at
+ORDER BY available_at, created_at --? !newest !chosen
+-- ORDER BY available_at DESC, created_at DESC --? newest
 LIMIT (SELECT %(limit)s::bigint)
 FOR UPDATE SKIP LOCKED;
 

@@ -147,3 +147,48 @@ async def test_what_all_rows_meet_is_the_database(outbox: Outbox, start: StartRe
     await eventually(lambda: outbox.counts() == {"DELIVERED": 50}, 30)
     await eventually(lambda: running.relay.health.state is RelayState.ACTIVE)
     assert len(broker.offered) == 50
+
+
+async def hold_beside(outbox: Outbox, start: StartRelay, refused: int, good: int, how: str) -> None:
+    """Refused rows of one type beside good ones of the same and of other types, in turn and in one transaction."""
+    every = refused // good
+    sql = (
+        "INSERT INTO openoutbox_events (event_id, event_type, payload, headers, created_at) "
+        "SELECT gen_random_uuid(), CASE WHEN g %% %s > 0 OR (g / %s) %% 2 = 0 THEN 'T' ELSE 'other' END, '', "
+        "jsonb_build_object('bad', g %% %s > 0), now() + g * interval '1 microsecond' * %s "
+        "FROM generate_series(1, %s) AS g"
+    )
+    for apart in (0, 1):  # in one place of the queue, and each at its own
+        outbox.database.run(sql, [every, every, every, apart, (refused + good) // 2])
+    hostile = how.replace("NEW.event_type LIKE 'bad%'", "NEW.headers @> '{{\"bad\": true}}'")
+    make(outbox, hostile, state="42P01", status="DELIVERING")
+    outbox.database.run("ANALYZE openoutbox_events")
+    running = await start()
+    left = "SELECT count(*) FROM openoutbox_events WHERE headers @> '{\"bad\": false}' AND status <> 'DELIVERED'"
+    await eventually(lambda: outbox.database.run(left) == [(0,)], 30 + refused / 30, what="the good ones")
+    offered = [event.event_id for event in running.broker.offered]
+    assert len(offered) == len(set(offered))
+    later = outbox.insert([Row("T"), Row("other")] * 10)
+    await eventually(lambda: {outbox.row(one)["status"] for one in later} == {"DELIVERED"}, 10, what="what came later")
+    await degraded(running)
+    await eventually(lambda: running.relay.health.state is RelayState.ACTIVE)
+
+
+@pytest.mark.session
+@pytest.mark.parametrize("how", [_RAISE, _KEEP], ids=["raised", "in silence"])
+async def test_refused_rows_in_any_number_beside_good_ones(
+    outbox: Outbox, start: StartRelay, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    await hold_beside(outbox, start, 1000, 20, how)
+
+
+@pytest.mark.scale
+@pytest.mark.session
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("how", [_RAISE, _KEEP], ids=["raised", "in silence"])
+async def test_100_000_refused_rows_beside_1_000_good_ones(
+    outbox: Outbox, start: StartRelay, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    await hold_beside(outbox, start, 100_000, 1000, how)

@@ -235,12 +235,12 @@ def test_events_whose_payload_could_not_be_read_are_released_and_cost_no_attempt
     claim = one.storage.claim
     left = [3, 10]  # how many payloads each claim fails to read
 
-    async def partial(*arguments: object) -> Claim:
+    async def partial(*arguments: object, **named: object) -> Claim:
         fence, events, *_ = await claim(*arguments)  # type: ignore[arg-type]
         count = len(events) - left.pop() if events and left else len(events)
         return Claim(fence, events[:count], [event.event_id for event in events[count:]])
 
-    one.storage.claim = partial  # type: ignore[method-assign, assignment]
+    one.storage.claim = partial  # type: ignore[method-assign]
     one.insert(10)
     one.until(lambda: one.delivered() == 10 and not one.relay.inflight.events, 5.0)
     assert {row.attempts for row in one.table.rows.values()} == {0}
@@ -302,7 +302,7 @@ def test_claims_that_are_rolled_back_become_smaller_until_one_gets_through(engin
     limits: list[int] = []
 
     async def claim_few(
-        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = (), **_: object
     ) -> Claim:
         limits.append(limit)
         if limit > 10:
@@ -325,10 +325,10 @@ def test_a_lost_connection_does_not_make_claims_smaller(engine: MakeEngine) -> N
     limits: list[int] = []
 
     async def record(
-        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = (), **control: bool
     ) -> Claim:
         limits.append(limit)
-        return await claim(limit, max_bytes, excluded, without)
+        return await claim(limit, max_bytes, excluded, without, **control)
 
     one.storage.claim = record  # type: ignore[method-assign]
     one.fail("claim", *[Fault.AWAY] * 5)

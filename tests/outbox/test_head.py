@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.outbox.head import BEFORE_ALL, MARGIN, MOST_CLAIMED, Head, Place
+from relay.outbox.head import BEFORE_ALL, MARGIN, MOST_CLAIMED, Head, Place, after
 from relay.outbox.look import DEPTHS, SHARE, TIMEOUT, Look, Looks
 
 NOW = 1000.0
@@ -139,6 +139,21 @@ def test_a_clock_that_was_set_back_takes_the_head_with_it() -> None:
     head = head_at(500.0)
     head.clock_is(400.0)
     assert head.span().first[0] < 400.0
+
+
+def test_refused_rows_are_passed_and_looking_behind_leaves_them_alone() -> None:
+    head = Head(lambda: 0.0)
+    head.walked(at(400.0), NOW, cheap=True)
+    head.pass_over(head.span(), at(400.0), after(at(400.0)))
+    assert head.span().first > at(400.0)
+    head.walked(at(400.0), NOW, cheap=True)
+    assert head.span().first > at(400.0)
+    assert not head.span().is_stretch
+    head.walked(at(300.0), NOW, cheap=True)
+    assert head.span().first == at(300.0), "this one is another row"
+    head.pass_over(head.span(), at(300.0), head.span().end)
+    assert head.refused is not None
+    assert head.refused[0] == at(300.0)
 
 
 # Looking behind.

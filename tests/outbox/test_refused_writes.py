@@ -86,7 +86,7 @@ async def test_an_error_at_the_commit_keeps_its_state_and_names_the_statement(
     assert isinstance(relay, PostgresOutbox)
     first, second = await relay.claim(1, ANY_BYTES), await relay.claim(1, ANY_BYTES)
     refuse_at_commit(outbox, state)
-    relay._guard.failed(1000)  # its claims are pipelines from now on
+    relay._claims.guard.failed(1000)  # its claims are pipelines from now on
     with pytest.raises(StorageError, match=f"^claiming: not this one .SQLSTATE {state}") as claiming:
         await relay.claim(10, ANY_BYTES)
     assert claiming.value.answered

@@ -70,7 +70,13 @@ class FaultyOutbox(MemoryOutbox):
         self._began = truth.table.now - timedelta(seconds=seconds())
 
     async def claim(
-        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+        self,
+        limit: int,
+        max_bytes: int,
+        excluded: Sequence[EventId] = (),
+        without: Sequence[str] = (),
+        *,
+        control: bool = False,
     ) -> Claim:
         def unheard(claim: Claim) -> None:
             self._truth.unheard.update(event.event_id for event in claim.events)

@@ -157,7 +157,13 @@ class MemoryOutbox:
         """Nothing to close."""
 
     async def claim(
-        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+        self,
+        limit: int,
+        max_bytes: int,
+        excluded: Sequence[EventId] = (),
+        without: Sequence[str] = (),
+        *,
+        control: bool = False,
     ) -> Claim:
         """Lease due rows, oldest first, but for some rows and destinations (in order per key: but for some rows)."""
         now = self._statement()
@@ -169,6 +175,9 @@ class MemoryOutbox:
             taken.sort(key=lambda row: row.insertion_order)
         waiting = self._key_order is not None and any(row.available_at <= now for row in self._in(Status.PENDING))
         return Claim(Fence(now) if taken else None, [_event(row, now) for row in taken], waiting=waiting)
+
+    def pass_over(self, event_id: EventId) -> None:
+        """It refuses no row."""
 
     def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
         """Leave these event types out of claims."""

@@ -178,7 +178,13 @@ class SimulatedStorage:
             connection.disconnect()
 
     async def claim(
-        self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
+        self,
+        limit: int,
+        max_bytes: int,
+        excluded: Sequence[EventId] = (),
+        without: Sequence[str] = (),
+        *,
+        control: bool = False,
     ) -> Claim:
         """Lease due rows."""
         if self.paused.everything:
@@ -200,6 +206,9 @@ class SimulatedStorage:
             appetite.in_time(max_bytes)
         self._rows_wait = claim.waiting
         return claim
+
+    def pass_over(self, event_id: EventId) -> None:
+        """Its tables refuse no row."""
 
     def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
         """Leave these event types out of claims."""

@@ -1,0 +1,305 @@
+"""The claims of one relay: due rows are leased, from the head on, behind it, and where claims have gone past rows.
+
+``PostgresOutbox`` calls it; what it raises, the storage port raises. A statement either commits or changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, LiteralString, NamedTuple
+
+import psycopg
+from psycopg.types.numeric import Int8
+
+from relay.core.blame import kept
+from relay.core.clock import steady_seconds
+from relay.core.errors import StorageError, StorageTimeout
+from relay.core.event import Claim, EventId, OutboxEvent
+from relay.outbox.guard import ClaimGuard
+from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, ClaimSpan
+from relay.outbox.options import PostgresOptions
+from relay.outbox.ordered import OrderedClaim
+from relay.outbox.passing import BEFORE_ALL_ROWS, DueRow, PassedRows
+from relay.outbox.paused import PausedRows
+from relay.outbox.payloads import Appetite, PayloadReader, is_damage
+from relay.postgres.codec import id_array
+from relay.postgres.connect import Connection, DeadlineConnection
+from relay.postgres.pipeline import one_transaction
+from relay.postgres.prepared import plans_once, tags_of
+from relay.postgres.sql import statement
+
+Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
+Values = Mapping[str, Any] | None
+Row = tuple[Any, ...]
+
+_EVERYWHERE = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0)
+_FIELDS = len(OutboxEvent._fields)
+_fields = itemgetter(slice(_FIELDS))
+_event = partial(tuple.__new__, OutboxEvent)  # what _make does, without a call in Python for each row
+_due = itemgetter(_FIELDS, OutboxEvent._fields.index("created_at"))
+_FENCE = -1
+_PAYLOAD = OutboxEvent._fields.index("payload")
+_MOST_STRETCHES = 16  # behind the head, looked at by one claim while it finds nothing
+_KEPT_LOOK = 1.0  # seconds between two looks for rows that claims leave as they are
+
+
+class Wanted(NamedTuple):
+    """What one claim may take."""
+
+    limit: int
+    max_bytes: int
+    excluded: Sequence[EventId]
+    without: Sequence[str]
+
+
+class Claims:
+    """One caller at a time."""
+
+    def __init__(self, connection: DeadlineConnection, options: PostgresOptions, paused: PausedRows) -> None:
+        self._claiming = connection
+        self._options = options
+        self.paused = paused
+        """What claims leave out."""
+        self.passed = PassedRows(paused.head)
+        """What claims have gone past."""
+        self.ordered = OrderedClaim(options) if options.key_order else None
+        self.fan_out: tuple[str, ...] = ()
+        """The tag of statements that know the column of the extension fan-out; empty without it."""
+        self._kept_looked_at = float("-inf")  # for rows that claims leave as they are
+        self.guard = ClaimGuard()
+        self._guard_sql = self._sql("outbox/claim:guard")
+        self._appetite = Appetite(options.lease_timeout)
+        self._payload_reader = PayloadReader(connection, options, self._appetite)
+
+    def _sql(self, path: str, *tags: str) -> LiteralString:
+        return statement(path, self._options.table, tags=tags)
+
+    def use_fan_out(self) -> None:
+        """Read the column of the extension fan-out."""
+        self.fan_out = ("fan_out",)
+        if self.ordered is not None:
+            self.ordered.fan_out = self.fan_out
+
+    async def claim(
+        self,
+        limit: int,
+        max_bytes: int,
+        excluded: Sequence[EventId] = (),
+        without: Sequence[str] = (),
+        *,
+        control: bool = False,
+    ) -> Claim:
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
+
+        Leaves those in ``excluded``, and those for the destinations in ``without``; in order per key only the former.
+        A ``control`` is a row from elsewhere in the queue.
+        """
+        wanted = Wanted(limit, self._appetite.payload(max_bytes), excluded, without)
+        began = steady_seconds()
+        try:
+            rows = await (self._claim_control(wanted) if control else self._claim_or_name(wanted))
+        except StorageError as error:
+            if isinstance(error, StorageTimeout):
+                self._appetite.claim_failed()
+            if limit == 1 and error.may_blame_row and error.event_id is None and not control:
+                error.event_id = await self._due_first(wanted)
+            raise
+        refused = self.passed.errors()
+        if not rows:
+            self.guard.lift()
+            return Claim(None, [], waiting=self._rows_wait, refused=refused, rest=self.passed.rest)
+        claim = Claim(rows[0][_FENCE], list(map(_event, map(_fields, rows))))
+        if rows[0][_PAYLOAD] is None:
+            claim = await self._payload_reader.complete(rows[0][_FENCE], claim.events)
+        else:
+            self._appetite.arrived(sum(len(event.payload) for event in claim.events), steady_seconds() - began)
+        if claim.unread and not self._payload_reader.damaged:
+            self._appetite.read_late(sum(len(event.payload) for event in claim.events))
+        else:
+            self._appetite.in_time(max_bytes)
+        return claim._replace(waiting=self._rows_wait, refused=refused, rest=self.passed.rest)
+
+    async def _claim_or_name(self, wanted: Wanted) -> list[Row]:
+        """As ``_claim_undamaged``; RowRefused where an empty claim left the oldest due row as it was, unlocked.
+
+        Looked for once a second, and after each empty claim while there is such a row.
+        """
+        rows = await self._claim_undamaged(wanted)
+        now = steady_seconds()
+        if rows or self.paused.everything or now < self._kept_looked_at + _KEPT_LOOK:
+            return rows
+        self._kept_looked_at = now
+        first = await self._due_first(wanted)
+        if first is None:
+            return rows
+        # It may be due, or unlocked, only since the claim. This one finds it due and unlocked.
+        rows = await self._claim_undamaged(wanted)
+        if not rows and await self._due_first(wanted) == first:
+            self._kept_looked_at = float("-inf")
+            error = kept("claiming")
+            error.event_id = first if wanted.limit == 1 else None
+            raise error
+        return rows
+
+    async def _claim_control(self, wanted: Wanted) -> list[Row]:
+        """A row from elsewhere in the queue; in order per key of the key that is next by its hash."""
+        if self.ordered is not None:
+            self.ordered.walk_next()
+            return await self._claim_span(self.paused.head.ahead(), wanted)
+        return await self.passed.control(partial(self._due_rows, wanted), partial(self._claim_chosen, wanted))
+
+    @property
+    def _rows_wait(self) -> bool:
+        return self.ordered is not None and self.ordered.waiting
+
+    async def _claim_undamaged(self, wanted: Wanted) -> list[Row]:
+        """As ``_claim_rows``; again without payloads where the database cannot read one of them."""
+        try:
+            return await self._claim_rows(wanted)
+        except StorageError as error:
+            if not is_damage(error) or not self._appetite.inline_bytes:
+                raise
+            self._appetite.damage_met()  # the statement was rolled back; the reader finds out which row it is
+        return await self._claim_rows(wanted)
+
+    async def _claim_rows(self, wanted: Wanted) -> list[Row]:
+        """Rows that begin with the fields of ``OutboxEvent`` and end with the fence; oldest first, or in key order."""
+        if self.paused.everything:
+            return []
+        self.paused.next_claim(wanted.excluded, wanted.without)
+        if rows := await self.passed.claim(
+            wanted.limit, partial(self._due_rows, wanted), partial(self._claim_chosen, wanted)
+        ):
+            return rows
+        for _ in range(_MOST_STRETCHES):
+            span = self.paused.head.span()
+            if not span.is_stretch:
+                break
+            try:
+                rows = await self._claim_span(span, wanted)
+            except StorageError as error:
+                if not self.passed.takes(span, error):
+                    raise
+            if rows:
+                return rows
+        return await self._claim_span(self.paused.head.ahead(), wanted)
+
+    async def _claim_chosen(self, wanted: Wanted, event_ids: Sequence[EventId]) -> list[Row]:
+        """Claim these rows, wherever they are."""
+        return await self._claim_span(_EVERYWHERE, wanted._replace(limit=len(event_ids)), event_ids)
+
+    async def _claim_span(self, span: ClaimSpan, wanted: Wanted, chosen: Sequence[EventId] = ()) -> list[Row]:
+        """One claim, from the head on, of a stretch behind it, or of ``chosen`` rows."""
+        limit, max_bytes, excluded, without = wanted
+        tags = (
+            *(("excluding",) if excluded or without else ()),
+            *(("chosen",) if chosen else ()),
+            *self.paused.tags,
+            *self.fan_out,
+        )
+        parameters = {
+            "limit": Int8(limit),
+            "max_bytes": Int8(max_bytes),
+            "inline_bytes": Int8(self._appetite.inline_bytes),
+            "max_attempts": self._options.retry.max_attempts,
+            "relay_id": self._options.relay_id,
+            "chosen": id_array(chosen),
+            **self._left_out(wanted),
+            **span.parameters(),
+        }
+
+        async def work(connection: Connection) -> list[Row]:
+            if self.ordered is not None:
+                inline = self._appetite.inline_bytes
+                return await self.ordered.rows(connection, limit, max_bytes, inline, excluded, self.paused, span)
+            cursor = connection.cursor(binary=True)
+            query = self._sql("outbox/claim:claim", *tags, *tags_of(connection))
+            if chosen:
+                await cursor.execute(query, parameters)
+            else:
+                await self._guarded(connection, cursor, query, parameters)
+            rows = await cursor.fetchall()
+            rows.sort(key=_due)
+            if not chosen:
+                self._claimed(span, rows)
+            return rows
+
+        return await self._claiming.run("claiming", work)
+
+    def _left_out(self, wanted: Wanted) -> dict[str, Any]:
+        return {
+            "excluded": id_array(wanted.excluded),
+            "without": list(wanted.without),
+            **self.paused.parameters(),
+        }
+
+    def _claimed(self, span: ClaimSpan, rows: Sequence[Row]) -> None:
+        """Tell the head what a claim without order brought."""
+        if rows:
+            self.passed.went_on()
+            self.paused.head.claimed(span, len(rows), _due(rows[-1]), rows[0][_FENCE].timestamp())
+        else:
+            self.paused.head.found_nothing(span)
+
+    async def _due_first(self, wanted: Wanted) -> EventId | None:
+        """The row that a claim with a limit of 1 leases."""
+        span = self.paused.head.span()
+        ordered = self.ordered
+        if ordered is None:
+            first = await self._due_rows(wanted, span, 1)
+            if first:
+                self.passed.named(span, first[0])
+            return first[0].event_id if first else None
+
+        async def work(connection: Connection) -> list[Row]:
+            return await ordered.rows(connection, 1, wanted.max_bytes, 0, wanted.excluded, self.paused, span, peek=True)
+
+        rows = await self._claiming.run("claiming", work)
+        return rows[0][0] if rows else None
+
+    async def _due_rows(
+        self,
+        wanted: Wanted,
+        span: ClaimSpan,
+        limit: int,
+        tid: str = BEFORE_ALL_ROWS,
+        *,
+        chosen: Sequence[EventId] = (),
+        newest: bool = False,
+    ) -> list[DueRow]:
+        """The first rows that claims without order may take (``relay.outbox.passing.ReadDue``)."""
+        tags = (*(("chosen",) if chosen else ()), *(("newest",) if newest else ()), *self.paused.tags)
+        query = self._sql("outbox/claim:first_due", *tags)
+        values = {"limit": Int8(limit), "tid_from": tid, "chosen": id_array(chosen), **self._left_out(wanted)}
+
+        async def work(connection: Connection) -> list[DueRow]:
+            cursor = connection.cursor(binary=True)
+            await self._guarded(connection, cursor, query, {**values, **span.parameters()})
+            return [DueRow(*row) for row in await cursor.fetchall()]
+
+        return await self._claiming.run("claiming", work)
+
+    async def _guarded(
+        self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None
+    ) -> None:
+        """Run it; with the guard before it, in one round trip and one transaction, where it was slow without."""
+        wanted = self.guard.on or not self.paused.head.walk_is_cheap  # dead entries: another index costs all of them
+        guarded = wanted and not plans_once(connection)  # such a session is guarded
+        stepping = bool(self.paused.tags) and self.paused.head.ahead().first == BEFORE_ALL
+        began = time.monotonic()
+        try:
+            if guarded:
+                async with one_transaction(connection):
+                    await connection.execute(self._guard_sql)
+                    await cursor.execute(query, values, prepare=True)
+            else:
+                await cursor.execute(query, values, prepare=True)
+        except BaseException:  # a statement that is given up at its deadline is cancelled
+            self.guard.failed(time.monotonic() - began)
+            raise
+        # Right after a pause a claim steps over the paused rows: that is slow for another reason than the planner.
+        if not (guarded or stepping):
+            self.guard.took(time.monotonic() - began)
