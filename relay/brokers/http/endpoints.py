@@ -18,6 +18,9 @@ _PORTS: Final = {"http": 80, "https": 443}
 _SHAPE: Final = (
     "write https://host/path, and percent-encode special characters (a blank is %20; in a login @ is %40, / is %2F)"
 )
+_BETWEEN: Final = re.compile(r"[/?&=:;]+")
+_TELLING: Final = 8  # characters from which on a part of the path may be a secret; shorter ones are words as a rule
+_SHORTEST_SECRET: Final = 4
 _VISIBLE: Final = re.compile(r"[!-~]+")
 _CONTENT_TYPE: Final = re.compile(r"[!#$&^_.+\-0-9A-Za-z]+/[!#$&^_.+\-0-9A-Za-z]+(?:;[ !-~]*[!-~])?")
 
@@ -37,6 +40,17 @@ class Endpoint:
     def receiver(self) -> str:
         """Host and path, without query and login."""
         return f"{self.origin}{self.target.partition('?')[0]}"
+
+    def masked(self, text: str) -> str:
+        """A text of the receiver's without the request's path, query and login."""
+        token = (self.authorization or "").removeprefix("Basic ")
+        login = base64.b64decode(token).decode()
+        secrets = {self.target, token, login, *login.split(":", 1)}
+        secrets |= {part for part in _BETWEEN.split(f"{self.target}/{unquote(self.target)}") if len(part) >= _TELLING}
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, "***")
+        return text
 
 
 def read_endpoint(options: HttpOptions) -> Endpoint:

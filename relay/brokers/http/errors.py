@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final, NamedTuple
@@ -47,12 +48,20 @@ class BadAnswer(OutboxError):
     """What came is no answer by the protocol, or the server has reset the request alone."""
 
 
-def outcome_of(answer: Answer, receiver: str, permanent: frozenset[int] = frozenset()) -> Outcome:
-    """The outcome for a status; ``receiver`` names the receiver, ``permanent`` are more statuses that end an event."""
+def outcome_of(
+    answer: Answer, receiver: str, permanent: frozenset[int] = frozenset(), mask: Callable[[str], str] = str
+) -> Outcome:
+    """The outcome for a status; ``receiver`` names the receiver, ``permanent`` are more statuses that end an event.
+
+    ``mask`` takes the request's secrets out of the answer, which may repeat it.
+    """
     status = answer.status
     if 200 <= status < 300:
         return ACKNOWLEDGED
-    code, reason = f"HTTP_{status}", f"{receiver}: {_phrase(status)}{_excerpt(answer.body)}"
+    code, reason = (
+        f"HTTP_{status}",
+        f"{receiver}: {_phrase(status)}{_excerpt(mask(answer.body.decode('utf-8', 'replace')))}",
+    )
     if 300 <= status < 400:
         return Transient(code, f"{reason}; redirects are not followed: correct the URL")
     if status in _PERMANENT or status in permanent:
@@ -80,6 +89,6 @@ def _phrase(status: int) -> str:
         return f"status {status}"
 
 
-def _excerpt(body: bytes) -> str:
-    text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())
+def _excerpt(body: str) -> str:
+    text = " ".join(body.split())
     return f" ({text[:_EXCERPT]!r})" if text else ""

@@ -134,9 +134,9 @@ class Host:
                 return TimedOut("NO_ANSWER", self._has_failed(str(error)))
             except BadAnswer as error:
                 self._has_answered()
-                return Transient("BAD_ANSWER", f"{self.origin}: {error}")
+                return Transient("BAD_ANSWER", f"{self.origin}: {self._endpoint.masked(str(error))}")
             self._has_answered()
-            return outcome_of(answer, str(self.origin), self._options.permanent_statuses)
+            return outcome_of(answer, str(self.origin), self._options.permanent_statuses, self._endpoint.masked)
         return ConnectionCut(self._has_failed(cut))
 
     def _has_answered(self) -> None:

@@ -1,11 +1,15 @@
 """One connection to a host, by HTTP/1.1: one request at a time. h11 parses and checks, this module moves the bytes.
 
+A status line of success is the acknowledgement, whatever becomes of what stands behind it: an answer that is cut, hangs
+or is malformed from there on costs the connection alone.
+
 Used by ``relay.brokers.http.host``. A session that has failed, or whose server has closed it, is not used again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from contextlib import suppress
 from typing import Final, cast
@@ -20,6 +24,8 @@ from relay.core.errors import reason_of
 _MOST_HEAD: Final = 65_536  # bytes of an answer's head
 _MOST_BODY: Final = 65_536  # bytes of an answer's body that are read; a longer one costs the connection
 _UNASKED: Final = "the server sends data before the first request: it is not an HTTP server"
+_SUCCESS: Final = re.compile(rb"HTTP/1\.[01] (2\d\d)[ \r\n]")
+_LONGEST_SUCCESS: Final = 13  # bytes that it takes
 _KEPT_BODY: Final = 1024  # bytes of it that an error may show
 
 
@@ -33,6 +39,8 @@ class HttpSession(asyncio.Protocol):
         self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
         self._answer: asyncio.Future[Answer] | None = None
         self._head: h11.Response | None = None
+        self._start = b""
+        """How the answer begins, as it came."""
         self._body = b""
         self._read = 0
         self._used = False
@@ -62,7 +70,7 @@ class HttpSession(asyncio.Protocol):
             raise
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._answer = answer
-        self._head, self._body, self._read = None, b"", 0
+        self._head, self._start, self._body, self._read = None, b"", b"", 0
         if not self.transport.is_closing():  # uvloop raises; connection_lost follows in any case
             self.transport.write(data)
         deadline = Deadline(
@@ -102,6 +110,8 @@ class HttpSession(asyncio.Protocol):
             self._unasked = not self._used
             self.abort()
             return
+        if len(self._start) < _LONGEST_SUCCESS:
+            self._start += data[:_LONGEST_SUCCESS]
         try:
             self._parser.receive_data(data)
             self._take_events()
@@ -151,7 +161,11 @@ class HttpSession(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         self.abort()
-        if self._answer is not None and not self._answer.done():
+        if self._answer is None or self._answer.done():
+            return
+        if accepted := _SUCCESS.match(self._start):
+            self._answer.set_result(Answer(int(accepted[1]), None, b""))
+        else:
             self._answer.set_exception(error)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -63,6 +64,64 @@ async def test_what_comes_behind_an_answer_is_not_taken_for_that_of_the_next_eve
         good, bad = await each_outcome(port, [make_event("a", b""), make_event("a", b"")])
     assert good == Acknowledged()
     assert getattr(bad, "code", None) == "HTTP_500"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        b"Content-Length: 5\r\n\r\nab",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\nno size\r\n",
+        b"Server : x\r\n\r\n",
+        b"Content-Length:\r\n\r\n",
+        b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"",
+    ],
+)
+@pytest.mark.parametrize("hangs", [False, True], ids=["cut", "hangs"])
+@pytest.mark.parametrize(("line", "accepted"), [(b"HTTP/1.1 200 OK\r\n", True), (b"HTTP/1.1 500 No\r\n", False)])
+async def test_the_status_line_of_success_is_the_acknowledgement(
+    behind: bytes, hangs: bool, line: bytes, accepted: bool
+) -> None:
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(line[:9])
+            await writer.drain()
+            await asyncio.sleep(0)
+            writer.write(line[9:] + behind)
+            if hangs:
+                await closed.wait()
+        writer.close()
+
+    async with served(serve) as port:
+        [outcome] = await each_outcome(port, [make_event("a", b"")], timeout=0.2)
+        closed.set()
+    assert isinstance(outcome, Acknowledged) == accepted
+
+
+async def test_a_receiver_that_repeats_the_request_shows_no_secret_of_it() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, OSError):
+            head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+            told = b"wrong: " + b" ".join(one for one in head if one.startswith((b"POST", b"Authorization")))
+            writer.write(
+                b"HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n%s pa55 word, s3cr3t-path" % (len(told) + 23, told)
+            )
+        writer.close()
+
+    async with served(serve) as port:
+        url = f"http://user:pa55%20word@127.0.0.1:{port}/hooks/s3cr3t-path?token=t0p"
+        publisher = HttpPublisher(http_options(url))
+        await publisher.open()
+        [outcome] = await outcomes(publisher, [make_event("a", b"")])
+        await publisher.close()
+    assert isinstance(outcome, Transient)
+    assert "wrong: POST ***" in outcome.reason
+    secret = base64.b64encode(b"user:pa55 word").decode()
+    assert [part for part in ("s3cr3t", "t0p", "pa55", secret) if part in outcome.reason] == []
 
 
 @pytest.mark.parametrize("media_type", ["application/json ", "text/plain; a=b  "])
