@@ -2,7 +2,8 @@
 
 The server closes the channel for the sake of one message, and does not say which. Its text tells it: all messages of a
 channel go to one exchange, so an exchange that is missing or forbidden refuses each of them; a topic permission names
-the routing key; a message that is too large is known by its size.
+the routing key, or the beginning of a long one, since the text has 255 bytes at most; a message that is too large is
+known by its size.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from relay.core.outcome import Outcome, Permanent, Transient
 
 NACK: Final = Transient("NACK", "a queue refused the message: it is full (x-overflow), or cannot store now")
 _REFUSED, _NOT_FOUND, _PRECONDITION = 403, 404, 406
-_TOPIC: Final = re.compile(r"access to topic '(?P<key>.*)' in exchange ", re.DOTALL)
+_TOPIC: Final = re.compile(r"access to topic '(?P<rest>.*)", re.DOTALL)
+_BEHIND_TOPIC: Final = "' in exchange "
+_CUT: Final = "..."  # how a text ends that the server has cut
 _SIZE: Final = re.compile(r"message size (?P<size>\d+) is larger than (?:configured )?max size (?P<most>\d+)")
 
 
@@ -27,6 +30,8 @@ class Blame(NamedTuple):
     outcome: Outcome
     max_size: int | None = None
     """Bytes of payload that the server takes, where it says so."""
+    certain: bool = True
+    """False where events of several types match, and the text is about one of them."""
 
 
 def _payload_size(event: OutboxEvent) -> int:
@@ -44,8 +49,11 @@ def blame(code: int, text: str, body_size: Callable[[OutboxEvent], int] = _paylo
         outcome, topic = Transient("ACCESS_REFUSED", text), _TOPIC.search(text)
         if topic is None:
             return Blame(lambda _: True, outcome)
-        key = topic["key"]
-        return Blame(lambda event: event.event_type == key, outcome)
+        key, behind, _ = topic["rest"].rpartition(_BEHIND_TOPIC)
+        if behind:
+            return Blame(lambda event: event.event_type == key, outcome)
+        beginning = topic["rest"].removesuffix(_CUT)
+        return Blame(lambda event: f"{event.event_type}{_BEHIND_TOPIC}".startswith(beginning), outcome, certain=False)
     if code == _PRECONDITION and (match := _SIZE.search(text)) is not None:
         most = int(match["most"])
         return Blame(lambda event: body_size(event) > most, too_large(int(match["size"]), most), most)

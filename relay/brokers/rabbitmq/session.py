@@ -113,7 +113,8 @@ class RabbitSession(PipelinedSession):
         """Fail what the server's text is about, and write the rest again on a new channel."""
         found = blame(code, text, self._body_size)
         unconfirmed = [entry for entry, _, _ in self._pending.values()]
-        if found is None or not any(found.refuses(event) for event, _ in unconfirmed):
+        types = {event.event_type for event, _ in unconfirmed if found is not None and found.refuses(event)}
+        if found is None or not types or (len(types) > 1 and not found.certain):
             self._end(ConnectionCut(f"the server closed the channel: {text}"))
             return
         if found.max_size is not None:

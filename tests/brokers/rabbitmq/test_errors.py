@@ -25,6 +25,14 @@ def test_a_topic_is_about_its_events() -> None:
     assert [found.refuses(make_event(name)) for name in ("a.'b", "a.", "b")] == [True, False, False]
 
 
+def test_a_topic_that_the_server_has_cut_is_about_the_events_that_begin_so() -> None:
+    found = blame(403, f"ACCESS_REFUSED - write access to topic '{'a' * 212}...")
+    assert found is not None
+    assert not found.certain
+    names = ("a" * 212, "a" * 230, "a" * 211, "b")
+    assert [found.refuses(make_event(name)) for name in names] == [True, True, False, False]
+
+
 def test_a_size_is_about_what_is_larger() -> None:
     found = blame(406, "PRECONDITION_FAILED - message size 30 is larger than configured max size 20")
     assert found is not None

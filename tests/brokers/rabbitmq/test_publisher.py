@@ -210,6 +210,21 @@ async def test_a_forbidden_topic_is_transient_and_the_others_are_stored(guarded:
         assert isinstance(outcome, Acknowledged if name.startswith("allowed") else Transient)
 
 
+@pytest.mark.parametrize("characters", [198, 210, 224, 245])
+async def test_a_forbidden_topic_that_is_longer_than_the_servers_text_fails_alone(
+    guarded: RabbitServer, characters: int
+) -> None:
+    long = "forbidden." + "x" * characters
+    async with opened(guarded.url_of("picky", "right"), exchange="events") as publisher:
+        types = ["allowed.a", long, "allowed.b"] * 3
+        results = await outcomes(publisher, [make_event(name) for name in types])
+        alike = await outcomes(publisher, [make_event(long + end) for end in "ab" if len(long) < 255])
+    for name, outcome in zip(types, results, strict=True):
+        assert isinstance(outcome, Transient if name == long else Acknowledged)
+    if len(long) > 230:
+        assert all(isinstance(outcome, ConnectionCut) for outcome in alike), "the text does not say which of them"
+
+
 async def test_write_alone_is_enough_to_publish_and_to_check(guarded: RabbitServer) -> None:
     options = rabbit_options(guarded.url_of("relay", "right"))
     async with opened(options.url) as publisher:
