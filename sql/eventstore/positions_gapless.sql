@@ -116,9 +116,11 @@ BEGIN
     FROM inserted AS new_event LEFT JOIN public.event_position AS counter ON counter.ctid OPERATOR(pg_catalog.=) v_place;
     IF v_unused OPERATOR(pg_catalog.>) 0 THEN
         GET DIAGNOSTICS v_count = ROW_COUNT;
-        v_unused := greatest(v_unused OPERATOR(pg_catalog.-) v_count, 0);
-        GET DIAGNOSTICS v_stack = PG_CONTEXT;
-        IF v_unused OPERATOR(pg_catalog.>) 0 AND pg_catalog.strpos(v_stack, E'\n') OPERATOR(pg_catalog.=) 0 THEN
+        v_unused := v_unused OPERATOR(pg_catalog.-) v_count;
+        IF v_unused OPERATOR(pg_catalog.>) 0 THEN
+            GET DIAGNOSTICS v_stack = PG_CONTEXT;
+        END IF;
+        IF pg_catalog.strpos(v_stack, E'\n') OPERATOR(pg_catalog.=) 0 THEN
             UPDATE public.event_position AS counter
             SET
                 Last = counter.Last OPERATOR(pg_catalog.-) v_unused,
