@@ -47,7 +47,8 @@ ORDER BY index.indexrelid;
 
 -- name: surprises
 -- What the table is besides a plain one. Catalog only; locks nothing. Parameters: table (quoted).
--- Result: kind (unlogged, child, parent, published), and the name of the child, the parent or the publication.
+-- Result: kind (unlogged, child, parent, published; trigger, rule, policy, where it may keep a row as it is), and the name
+-- of the child, the parent, the publication, the trigger, the rule or the policy, quoted.
 SELECT 'unlogged', '' FROM pg_catalog.pg_class
 WHERE oid = TO_REGCLASS(%(table)s::text) AND relpersistence = 'u'
 UNION ALL
@@ -56,6 +57,20 @@ WHERE inhparent = TO_REGCLASS(%(table)s::text)
 UNION ALL
 SELECT 'parent', inhparent::regclass::text FROM pg_catalog.pg_inherits
 WHERE inhrelid = TO_REGCLASS(%(table)s::text)
+UNION ALL
+SELECT 'trigger', QUOTE_IDENT(tgname) FROM pg_catalog.pg_trigger
+WHERE
+    tgrelid = TO_REGCLASS(%(table)s::text)
+    AND NOT tgisinternal
+    AND tgenabled IN ('O', 'A')
+    AND tgtype & 3 = 3  -- BEFORE, FOR EACH ROW
+    AND tgtype & 24 <> 0  -- UPDATE or DELETE
+UNION ALL
+SELECT 'rule', QUOTE_IDENT(rulename) FROM pg_catalog.pg_rewrite
+WHERE ev_class = TO_REGCLASS(%(table)s::text) AND ev_type <> '1' AND ev_enabled IN ('O', 'A')
+UNION ALL
+SELECT 'policy', QUOTE_IDENT(polname) FROM pg_catalog.pg_policy
+WHERE polrelid = TO_REGCLASS(%(table)s::text) AND NOT polpermissive
 UNION ALL
 SELECT 'published', publication.pubname::text
 FROM pg_catalog.pg_class AS relation

@@ -121,6 +121,41 @@ def test_an_index_by_which_an_insert_skips_an_event_is_named(outbox: Outbox, tmp
     assert "indexes" not in check(tmp_path, environment)
 
 
+def test_what_may_keep_an_event_as_it_was_is_named_with_its_remedy(outbox: Outbox, tmp_path: Path) -> None:
+    environment = {"STORAGE_URL": outbox.relay_url}
+    make = (
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$",
+        *(
+            f"CREATE TRIGGER {name} {when} ON openoutbox_events FOR EACH {each} EXECUTE FUNCTION keep()"
+            for name, when, each in [
+                ('"Stamp"', "BEFORE UPDATE OR INSERT", "ROW"),
+                ("soft", "BEFORE DELETE", "ROW"),
+                ("added", "BEFORE INSERT", "ROW"),
+                ("audit", "AFTER UPDATE", "ROW"),
+                ("statement", "BEFORE UPDATE", "STATEMENT"),
+                ("off", "BEFORE UPDATE", "ROW"),
+            ]
+        ),
+        "ALTER TABLE openoutbox_events DISABLE TRIGGER off",
+        "CREATE RULE keep AS ON DELETE TO openoutbox_events WHERE old.status = 'DEAD' DO INSTEAD NOTHING",
+        "CREATE POLICY strict ON openoutbox_events AS RESTRICTIVE USING (true)",
+        "CREATE POLICY open ON openoutbox_events USING (true)",
+    )
+    for sql in make:
+        outbox.database.run(sql)
+    findings = [one for one in check(tmp_path, environment)["table"] if one[0] != "ok"]
+    named = {level + " " + message.partition(" may ")[0] for level, message, _ in findings}
+    assert named == {
+        "warning RESTRICTIVE policy strict",
+        'warning BEFORE trigger "Stamp"',
+        "warning BEFORE trigger soft",
+        "warning rule keep",
+    }
+    for _, _, advice in findings:
+        outbox.database.run(advice.partition("run: ")[2])
+    assert [one for one in check(tmp_path, environment).get("table", []) if one[0] != "ok"] == []
+
+
 def test_what_a_table_is_besides_a_table_is_named_with_its_remedy(outbox: Outbox, tmp_path: Path) -> None:
     environment = {"STORAGE_URL": outbox.relay_url}
     outbox.database.run("ALTER TABLE openoutbox_events SET UNLOGGED")
