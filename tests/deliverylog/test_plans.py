@@ -140,6 +140,18 @@ def test_a_month_without_a_value_is_not_read_for_it_on_postgres(full_postgres: s
         connection.rollback()
 
 
+def test_only_the_failures_of_a_destination_are_read_on_postgres(full_postgres: str) -> None:
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
+    query = sql.list_attempts(scan_attempts(ListAttempts(destination_ids=["dest_0"], status="failed", limit=LIMIT)))
+    with psycopg.connect(full_postgres) as connection:
+        touched, rows, plan = buffers(connection, query)
+        assert rows == LIMIT + 1
+        assert touched <= 1.5 * LIMIT, plan
+        connection.execute("DROP INDEX openoutbox_log.idx_attempts_dest_failed_time")
+        assert buffers(connection, query)[0] > 1.5 * LIMIT
+        connection.rollback()
+
+
 def test_no_rows_cost_next_to_nothing_on_postgres(full_postgres: str) -> None:
     sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
     with psycopg.connect(full_postgres, autocommit=True) as connection:
