@@ -2,6 +2,10 @@
 
 One table of codes for a request that is refused as a whole and for a single entry of it. SQS writes its codes with or
 without ``AWS.SimpleQueueService.`` in front, SNS some with ``Exception`` behind; both are taken off.
+
+An answer in place of the service's own, from a gateway for example, is no proof that the service cannot be reached: a
+gateway may refuse one message. It is held against the events of that request, as a cut connection is: the engine probes
+and then offers them again in ever smaller groups.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from botocore.parsers import ResponseParserError
 from relay.core.errors import BrokerUnreachable, reason_of
 from relay.core.outcome import ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 
-CodeKind = type[Permanent] | type[Transient] | type[Unreachable]
+CodeKind = type[Permanent] | type[Transient] | type[Unreachable] | type[ConnectionCut]
 
 CREDENTIALS: Final = frozenset(
     {
@@ -44,7 +48,7 @@ MISSING: Final = frozenset({"NonExistentQueue", "QueueDoesNotExist", "NotFound"}
 CODES: Final[MappingProxyType[str, CodeKind]] = MappingProxyType(
     {
         **dict.fromkeys(CREDENTIALS, Unreachable),
-        "ServiceUnavailable": Unreachable,
+        "ServiceUnavailable": ConnectionCut,
         # This service can never accept the message.
         "InvalidMessageContents": Permanent,
         "BatchRequestTooLong": Permanent,
@@ -125,6 +129,8 @@ def classify(error: Exception) -> Outcome:
     unsent = _unsent(error)
     if unsent is not None:
         return Unreachable(unsent)
+    if isinstance(error, ResponseParserError):
+        return ConnectionCut("PROTOCOL: the server that answers is not an AWS service")
     if isinstance(error, exceptions.ReadTimeoutError | TimeoutError):
         return TimedOut("TIMEOUT", str(error) or "no answer in time")
     return ConnectionCut(reason(error)) if isinstance(error, _CUT) else Transient(type(error).__name__, str(error))
@@ -134,13 +140,15 @@ def refusal(code: str, text: str, status: int = 0) -> Outcome:
     """The outcome that a service's code means; ``status`` is that of HTTP, 0 for one entry of a request."""
     kind = CODES.get(code)
     if kind is None and (status in _GATEWAY or (code.isdigit() and status in _REFUSED)):
-        kind = Unreachable  # a load balancer or proxy answers in place of the service
+        kind = ConnectionCut  # a load balancer or proxy answers in place of the service
     if kind is None and "LimitExceeded" not in code and _TOO_LARGE.search(text):  # a limit of rate or bandwidth passes
         kind = Permanent
     if code in CREDENTIALS:  # behind the first line some services repeat the request, its session token included
         text = text.partition("\n")[0]
-    if kind is Unreachable:
-        return Unreachable(f"{code}: {text}")
+    if kind is ConnectionCut and not status:  # one entry of a request that the service has answered
+        kind = Transient
+    if kind is Unreachable or kind is ConnectionCut:
+        return kind(f"{code}: {text}")
     return (kind or Transient)(code or "UNKNOWN", text)  # type: ignore[call-arg]
 
 
@@ -186,11 +194,9 @@ def reason(error: Exception) -> str:
 
 
 def _unsent(error: Exception) -> str | None:
-    """Why nothing was sent, or nothing that AWS could read; None where the request may have arrived."""
+    """Why nothing was sent; None where the request may have arrived."""
     if isinstance(error, BrokerUnreachable):
         return str(error)
-    if isinstance(error, ResponseParserError):
-        return "PROTOCOL: the server that answers is not an AWS service"
     code = next((CLIENT[base] for base in type(error).__mro__ if base in CLIENT), None)
     if code is None and isinstance(getattr(error, "kwargs", {}).get("error"), ClientConnectorError):
         code = "CONNECTION"  # the client's library has one error for this and for a connection that was lost

@@ -19,7 +19,7 @@ from relay.brokers.aws.client import AwsClient
 from relay.brokers.aws.errors import classify, is_missing
 from relay.brokers.aws.message import Message
 from relay.brokers.aws.options import AwsOptions, AwsTarget
-from relay.core.outcome import Unreachable
+from relay.core.outcome import ConnectionCut, Unreachable
 
 Entry = dict[str, Any]
 """One message of a batch request."""
@@ -139,7 +139,7 @@ def service_of(options: AwsOptions, target: AwsTarget) -> Service:
 def unreachable(error: Exception) -> str | None:
     """Why an error of ``ask`` means that the service cannot be used; None when it answered anyway."""
     outcome = classify(error)
-    if isinstance(outcome, Unreachable):
+    if isinstance(outcome, Unreachable | ConnectionCut):
         return outcome.reason
     return None if isinstance(error, ClientError) else str(getattr(outcome, "reason", error))
 
