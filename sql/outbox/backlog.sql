@@ -132,6 +132,36 @@ FROM (
     LIMIT %(most)s::bigint
 ) AS timeless;
 
+-- name: times_ahead
+-- What has a time more than a minute ahead of the database's clock that is never ahead of it: leases, and the insertion of
+-- what waits. Counted up to MOST each. Indexes: idx_openoutbox_stuck_leases, idx_openoutbox_metrics_lag. Locks: none.
+-- Parameters: most. Result: column, count, and the seconds by which the last one is ahead, at most a year of them.
+SELECT
+    'locked_at',
+    COUNT(*),
+    DATE_PART('epoch', LEAST(MAX(locked_at), NOW() + INTERVAL '1 year') - NOW())
+FROM (
+    SELECT locked_at
+    FROM openoutbox_events
+    WHERE status = 'DELIVERING' AND locked_at > NOW() + INTERVAL '1 minute'
+    ORDER BY locked_at DESC
+    LIMIT %(most)s::bigint
+) AS leases
+HAVING COUNT(*) > 0
+UNION ALL
+SELECT
+    'created_at',
+    COUNT(*),
+    DATE_PART('epoch', LEAST(MAX(created_at), NOW() + INTERVAL '1 year') - NOW())
+FROM (
+    SELECT created_at
+    FROM openoutbox_events
+    WHERE status = 'PENDING' AND created_at > NOW() + INTERVAL '1 minute'
+    ORDER BY created_at DESC
+    LIMIT %(most)s::bigint
+) AS waiting
+HAVING COUNT(*) > 0;
+
 -- name: recent_reclaims
 -- Leases that were reclaimed in the last seconds: of the events that wait, a reclaimed one is among those due last; of
 -- those DELIVERED since, the newest. For the check whether a relay with a shorter LEASE_TIMEOUT works on the table.

@@ -108,6 +108,20 @@ def test_leases_without_a_time_come_with_the_statement_that_releases_them(outbox
     outbox.check_invariants()
 
 
+@pytest.mark.parametrize(("status", "column"), [("DELIVERING", "locked_at"), ("PENDING", "created_at")])
+def test_a_time_ahead_of_the_database_is_named(outbox: Outbox, tmp_path: Path, status: str, column: str) -> None:
+    environment = {"STORAGE_URL": outbox.relay_url}
+    outbox.insert([Row("t")] * 2)
+    sql = "UPDATE openoutbox_events SET status = %s, locked_by = %s, locked_at = now()"
+    outbox.database.run(sql, [status, "one"])
+    assert "clock" not in check(tmp_path, environment)
+    outbox.database.run(f"UPDATE openoutbox_events SET {column} = now() + interval '1 hour'")
+    [(level, message, advice)] = check(tmp_path, environment)["clock"]
+    assert level == "warning"
+    assert message.startswith(f"2 rows have a {column} up to 3")
+    assert "set back" in advice
+
+
 def test_an_index_by_which_an_insert_skips_an_event_is_named(outbox: Outbox, tmp_path: Path) -> None:
     environment = {"STORAGE_URL": outbox.relay_url}
     outbox.database.run("CREATE UNIQUE INDEX once ON openoutbox_events (event_type, partition_key)")

@@ -73,7 +73,7 @@ def check_storage(
             findings += _order(connection, table) if in_order else ()
             findings += [_fan_out(connection, table)] if fan_out else ()
             findings.append(mode_finding(connection, table, delete_delivered=delete_delivered))
-            findings += _timeless_leases(connection, table)
+            findings += [*_timeless_leases(connection, table), *_times_ahead(connection, table)]
             findings += _early_reclaims(connection, table, lease_timeout)
             findings += _held_leases(connection, table, lease_timeout)
             findings += [prune_delay(connection, table, retention), _horizon(connection)]
@@ -179,6 +179,19 @@ def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Findi
         lines = without_parameters(statement("outbox/lease:release_timeless", table)).splitlines()
         advice = "run: " + " ".join(line.strip() for line in lines if not line.startswith("--"))
         yield Finding(Level.ERROR, "leases", message, advice)
+
+
+def _times_ahead(connection: Connection, table: TableName) -> Iterator[Finding]:
+    """Rows of the future: the database's clock was set back, or a failover led to a host whose clock is behind."""
+    for column, count, seconds in rows(connection, "outbox/backlog:times_ahead", table, {"most": SAMPLE}):
+        waits = (
+            "no relay reclaims such a lease" if column == "locked_at" else "no relay claims an event before its time"
+        )
+        message = (
+            f"{count} rows have a {column} up to {seconds:.0f} s ahead of the database's clock: {waits} before then"
+        )
+        advice = "the database's clock was set back, or is wrong: synchronize it by NTP, on every server that may lead"
+        yield Finding(Level.WARNING, "clock", message, advice)
 
 
 def _early_reclaims(connection: Connection, table: TableName, lease_timeout: float) -> Iterator[Finding]:
