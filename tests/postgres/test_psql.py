@@ -28,7 +28,7 @@ def test_the_outbox_and_its_extensions_can_be_made_by_psql(database: Database) -
     psql(database, OUTBOX)
     psql(database, sql_files("outbox/extensions"))  # each may be applied again
     indexes = "SELECT count(*), bool_and(indisvalid) FROM pg_index WHERE indrelid = 'openoutbox_events'::regclass"
-    assert database.run(indexes) == [(1 + 6 + 3, True)]
+    assert database.run(indexes) == [(1 + 6 + 4, True)]
     database.run("INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (gen_random_uuid(), 't', '')")
     assert database.run("SELECT is_called FROM openoutbox_events_wake") == [(True,)]
     assert database.run("SELECT insertion_order FROM openoutbox_events") == [(1,)]
