@@ -40,8 +40,7 @@ def command(
     ORDERING=key needs (docs/guide/ordering.md says what it locks), replay-audit records every replayed event, tuning
     sets storage parameters for a large table (docs/operate/large-table.md), wake-up is the trigger for WAKE_UP, pause
     the table for relay-cli pause, fleet the list of the relays, fan-out the column for routes to several destinations
-    (docs/guide/routing.md), sql-api functions that announce an event in SQL or take it back
-    (docs/guide/sql-api.md).
+    (docs/guide/routing.md), sql-api functions for any language (docs/guide/sql-api.md).
 
     Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
 
