@@ -265,11 +265,10 @@ class DeadlineConnection:
                 await asyncio.wait({task}, timeout=_LONGEST_END)
         finally:
             task.cancel()
+            if connection is not None:  # after the task, which may wait for its socket, and whatever cancels the caller
+                task.add_done_callback(lambda _: connection.pgconn.finish())
         with suppress(BaseException):
             await task
-        if connection is not None:
-            with suppress(psycopg.Error, OSError):
-                await connection.close()
         return answers
 
     async def _drop_unless_idle(self) -> None:

@@ -100,6 +100,25 @@ async def test_a_statement_whose_task_is_cancelled_is_cancelled_too(table: Datab
     await connection.close()
 
 
+async def test_a_second_cancellation_leaves_no_connection_open(table: Database) -> None:
+    """Though its task does not wait for the socket, and so does not notice that it was cut."""
+    made: list[Connection] = []
+
+    async def pause(connection: Connection) -> None:
+        made.append(connection)
+        await asyncio.Event().wait()
+
+    connection = DeadlineConnection(connection_parameters(table.url, NAME), 60.0, Generation())
+    task = asyncio.create_task(connection.run("waiting", pause))
+    await eventually(lambda: made, what="the work to begin")
+    task.cancel()
+    await asyncio.sleep(0)  # it asks the server to cancel the statement
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await eventually(lambda: made[0].closed, what="the connection to be closed")
+
+
 async def test_closing_cancels_what_still_runs(table: Database) -> None:
     connection = DeadlineConnection(connection_parameters(table.url, NAME), 60.0, Generation())
     with table.connect(autocommit=False) as holder:
