@@ -74,7 +74,13 @@ def with_django(database: Database) -> None:
             handler(4)(EVENT, 10)
 
 
-FOLLOWERS = [with_psycopg, with_asyncio, with_sqlalchemy, with_django]
+def with_a_batch(database: Database) -> None:
+    with database.connect() as connection:
+        for _ in range(2):
+            handler(5)(connection, {EVENT: 10})
+
+
+FOLLOWERS = [with_psycopg, with_asyncio, with_sqlalchemy, with_django, with_a_batch]
 
 
 @pytest.mark.parametrize("follow", FOLLOWERS)
@@ -110,8 +116,10 @@ def test_its_grants_are_enough(place: Outbox) -> None:
 
 
 def handle_once(url: str) -> None:
-    with psycopg.connect(url) as connection, inbox.once(connection, EVENT, consumer="billing") as first:
-        assert first
+    with psycopg.connect(url) as connection:
+        with inbox.once(connection, EVENT, consumer="billing") as first:
+            assert first
+        assert inbox.first_of(connection, [EVENT], consumer="billing") == []
 
 
 @contextmanager

@@ -108,6 +108,30 @@ def sqlalchemy_url(reader: Reader, driver: str) -> str:
     return url.render_as_string(hide_password=False)
 
 
+def making_the_functions(reader: Reader, block: Block) -> None:
+    assert "added extension sql-api" in run_shell(block.text, reader.folder, STORAGE_URL=reader.outbox.owner_url)
+
+
+def announcing_in_sql(reader: Reader, block: Block) -> None:
+    database = reader.outbox.database
+    add_extension(reader.outbox.owner_url, TableName(), "sql-api")
+    database.run("CREATE TABLE accounts AS SELECT 7 AS id, 100 AS balance")
+    database.run(block.text)
+    assert database.run("SELECT balance FROM accounts") == [(90,)]
+    payload = rb'{"account": 7, "memo": "5\" pipe, C:\\tmp"}'
+    assert reader.outbox.rows("event_type, partition_key, payload") == [("account.debited", "7", payload)]
+
+
+def granting_what_takes_back(reader: Reader, block: Block) -> None:
+    database = reader.outbox.database
+    add_extension(reader.outbox.owner_url, TableName(), "sql-api")
+    with psycopg.connect(reader.outbox.writer_url) as writer:
+        [event_id] = writer.execute("SELECT openoutbox_enqueue('t', '{}')").fetchone() or ()
+        writer.commit()
+        database.run(block.text)
+        assert writer.execute("SELECT openoutbox_cancel(%s)", [event_id]).fetchone() == (True,)
+
+
 def the_event_store(reader: Reader, block: Block) -> None:
     printed = run_python(block.adapted({URL: reader.outbox.url}).text, reader.folder)
     assert "['AccountOpened']" in printed
@@ -254,6 +278,9 @@ RUN: dict[str, Follow] = {
     **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in (*range(1, 11), 12)},
     **{f"docs/guide/client.md python {number}": announcing for number in (1, 2, 3)},
     "docs/guide/from-debezium.md python 1": a_program,
+    "docs/guide/sql-api.md sh 1": making_the_functions,
+    "docs/guide/sql-api.md sql 1": announcing_in_sql,
+    "docs/guide/sql-api.md sql 2": granting_what_takes_back,
     "docs/guide/event-store.md python 1": the_event_store,
     "docs/guide/event-store.md python 2": appending_in_a_session,
     "docs/guide/event-store.md python 3": appending_again,
