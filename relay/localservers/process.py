@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from relay.core.errors import OutboxError
@@ -24,6 +26,9 @@ from relay.localservers.waiting import wait_until
 
 _LOG_TAIL = 4000  # characters of the log that an error shows
 _KILL_AFTER = 15.0  # seconds from the polite signal to SIGKILL
+_LOWEST_PORT = 15_000
+_TRIES = 100  # ports looked at, until any will do
+_chance = random.SystemRandom()  # not the one that a test seeds: two processes would choose the same ports
 
 
 class ServerFailed(OutboxError):
@@ -54,10 +59,27 @@ def free_port() -> int:
 def free_ports(count: int) -> list[int]:
     """As ``free_port``, several that differ: asked for one after the other, the same one can come twice."""
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]
+        return [_bind(stack.enter_context(socket.socket())) for _ in range(count)]
+
+
+def _bind(sock: socket.socket) -> int:
+    """Bind it to a port that no client is given, so that only another server may take it; to any if none is found."""
+    end = _first_of_clients()
+    for _ in range(_TRIES if end > _LOWEST_PORT else 0):
+        with suppress(OSError):
+            sock.bind(("127.0.0.1", _chance.randrange(_LOWEST_PORT, end)))
+            return int(sock.getsockname()[1])
+    sock.bind(("127.0.0.1", 0))
+    return int(sock.getsockname()[1])
+
+
+@cache
+def _first_of_clients() -> int:
+    """The first port that the system gives to connections; 0 where it does not say so."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError):
+        return 0
 
 
 def accepts(port: int) -> bool:

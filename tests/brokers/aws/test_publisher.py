@@ -274,8 +274,8 @@ async def test_a_service_that_is_mute_times_out_and_one_that_refuses_is_unreacha
 
 async def test_what_a_slow_link_still_carries_does_not_time_out(aws_url: str, new_queue: NewName) -> None:
     name = new_queue("")
-    with TcpProxy(int(aws_url.rpartition(":")[2]), bytes_per_second=1e6) as slow:
-        async with opened(through(slow), publish_timeout=1.5) as publisher:
+    with TcpProxy(int(aws_url.rpartition(":")[2]), bytes_per_second=2e5) as slow:
+        async with opened(through(slow), publish_timeout=patience(3)) as publisher:
             events = [make_event(name, b"x" * 900_000) for _ in range(4)]
             assert await outcomes(publisher, events) == [Acknowledged()] * 4
 
