@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from importlib.util import find_spec
 
 from hypothesis import HealthCheck, settings
@@ -20,6 +21,12 @@ LocalServer.patience = PATIENCE
 
 # Where it is set, each of the hundreds of processes that the tests start compiles its modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Embedded ClickHouse keeps three descriptors for each thread that it ever had; many systems allow a process 1,024.
+_SOFT, _HARD = resource.getrlimit(resource.RLIMIT_NOFILE)
+_MOST = 20_000 if _HARD == resource.RLIM_INFINITY else min(_HARD, 20_000)
+if _SOFT != resource.RLIM_INFINITY and _SOFT < _MOST:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_MOST, _HARD))
 
 # What each plugin imports: one whose library is missing is left out, so that tests/core needs the test tools alone.
 # An importing plugin comes after what it imports, or pytest could not rewrite the imported one's assertions.
