@@ -13,12 +13,11 @@ instead of losing it. `relay-cli inbox prune` deletes old marks.
 import json
 import os
 from contextlib import suppress
-from typing import cast
 
 import psycopg
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer
 
-from openoutbox import inbox
+from openoutbox import Message, inbox
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 GROUP = "revenue"
@@ -35,12 +34,10 @@ ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total
 
 def handle(connection: psycopg.Connection, message: Message) -> bool:
     """False for a repeat. Two consumers with one event at the same time: the second waits for the first's commit."""
-    headers = cast("dict[str, bytes]", dict(message.headers() or []))
-    event_id = headers["X-Event-ID"].decode()
-    with connection.transaction(), inbox.once(connection, event_id, consumer=GROUP) as first:
+    with connection.transaction(), inbox.once(connection, message.event_id, consumer=GROUP) as first:
         if first:
-            connection.execute(ADD, json.loads(message.value() or b""))
-    print(event_id, "counted" if first else "seen before", flush=True)
+            connection.execute(ADD, json.loads(message.payload))
+    print(message.event_id, "counted" if first else "seen before", flush=True)
     return first
 
 
@@ -64,7 +61,7 @@ def run() -> None:
             if error := message.error():
                 print(error, flush=True)  # the client goes on
                 continue
-            handle(connection, message)
+            handle(connection, Message.from_kafka(message))
             consumer.commit(message=message, asynchronous=False)
 
 

@@ -19,9 +19,8 @@ from contextlib import suppress
 
 import nats
 import psycopg
-from nats.aio.msg import Msg
 
-from openoutbox import inbox
+from openoutbox import Message, inbox
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 DURABLE = "revenue"
@@ -36,13 +35,12 @@ ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total
 """
 
 
-async def handle(connection: psycopg.AsyncConnection, message: Msg) -> bool:
+async def handle(connection: psycopg.AsyncConnection, message: Message) -> bool:
     """False for a repeat. Two consumers with one event at the same time: the second waits for the first's commit."""
-    event_id = (message.headers or {})["Nats-Msg-Id"].partition(":")[0]  # a destination's name stands behind the colon
-    async with connection.transaction(), inbox.once(connection, event_id, consumer=DURABLE) as first:
+    async with connection.transaction(), inbox.once(connection, message.event_id, consumer=DURABLE) as first:
         if first:
-            await connection.execute(ADD, json.loads(message.data))
-    print(event_id, "counted" if first else "seen before", flush=True)
+            await connection.execute(ADD, json.loads(message.payload))
+    print(message.event_id, "counted" if first else "seen before", flush=True)
     return first
 
 
@@ -57,7 +55,7 @@ async def run() -> None:
             except TimeoutError:  # nothing new: NATS' own error, or a plain one where the server is slow to say so
                 continue
             for message in messages:
-                await handle(connection, message)
+                await handle(connection, Message.from_nats(message))
                 await message.ack()
 
 

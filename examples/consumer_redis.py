@@ -19,7 +19,7 @@ from typing import Any, cast
 import psycopg
 import redis
 
-from openoutbox import inbox
+from openoutbox import Message, inbox
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 GROUP = "revenue"
@@ -39,11 +39,11 @@ ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total
 
 def handle(connection: psycopg.Connection, fields: Fields) -> bool:
     """False for a repeat. Two consumers with one event at the same time: the second waits for the first's commit."""
-    event_id = fields[b"id"].decode()
-    with connection.transaction(), inbox.once(connection, event_id, consumer=GROUP) as first:
+    message = Message.from_redis(TOPIC, fields)
+    with connection.transaction(), inbox.once(connection, message.event_id, consumer=GROUP) as first:
         if first:
-            connection.execute(ADD, json.loads(fields[b"payload"]))
-    print(event_id, "counted" if first else "seen before", flush=True)
+            connection.execute(ADD, json.loads(message.payload))
+    print(message.event_id, "counted" if first else "seen before", flush=True)
     return first
 
 

@@ -14,10 +14,11 @@ loaded when it is first used: the relay's health check reads the errors alone, e
 TYPE_CHECKING = False  # that of typing, whose import takes longer than the rest
 if TYPE_CHECKING:
     from openoutbox.announce import Enqueued, enqueue, enqueue_async
-    from openoutbox.errors import ConfigError, EnqueueRefused, EventError, InboxRefused, OutboxError
+    from openoutbox.errors import ConfigError, EnqueueRefused, EventError, InboxRefused, MessageError, OutboxError
     from openoutbox.event import NewEvent, Payload
     from openoutbox.identity import uuid7
     from openoutbox.insert import InsertRows, insert_rows, insert_statement
+    from openoutbox.message import Message
     from openoutbox.names import TableName
     from openoutbox.schema import create_statements, inbox_statements, sql_api_statements
     from openoutbox.version import __version__
@@ -29,6 +30,8 @@ __all__ = [
     "EventError",
     "InboxRefused",
     "InsertRows",
+    "Message",
+    "MessageError",
     "NewEvent",
     "OutboxError",
     "Payload",
@@ -51,6 +54,8 @@ _MODULES = {
     "EventError": "openoutbox.errors",
     "InboxRefused": "openoutbox.errors",
     "InsertRows": "openoutbox.insert",
+    "Message": "openoutbox.message",
+    "MessageError": "openoutbox.errors",
     "NewEvent": "openoutbox.event",
     "OutboxError": "openoutbox.errors",
     "Payload": "openoutbox.event",

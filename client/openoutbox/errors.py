@@ -36,6 +36,10 @@ class InboxRefused(OutboxError):
     """A consumer called the inbox with an id, a name or a connection with which an effect may happen twice."""
 
 
+class MessageError(OutboxError, ValueError):
+    """A message is none of a relay's in its default format; the error names what is missing or wrong."""
+
+
 class StorageError(OutboxError):
     """A statement failed in a way that no retry rule covers; ``sqlstate`` says how, where known."""
 

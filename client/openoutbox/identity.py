@@ -29,6 +29,14 @@ def uuid7(milliseconds: int | None = None) -> UUID:
     return UUID(int=milliseconds << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | chance & _LOW_62)
 
 
+def canonical_id(text: str) -> str:
+    """One form for one id: a UUID may come in upper case, without hyphens or in braces. Other texts stay."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        return text
+
+
 def uuid7_milliseconds(id_: UUID) -> int | None:
     """The time that a UUIDv7 holds, in milliseconds since 1970; None for an id of another kind."""
     return id_.int >> 80 if id_.version == 7 else None

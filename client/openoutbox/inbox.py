@@ -35,6 +35,7 @@ from uuid import UUID
 
 from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, sync_channel, type_name
 from openoutbox.errors import InboxRefused
+from openoutbox.identity import canonical_id
 from openoutbox.names import DEFAULT_INBOX, TableName
 from openoutbox.ports import AsyncCaller, Row, SyncCaller, Values
 from openoutbox.statements import statement
@@ -188,12 +189,8 @@ def _mark(what: str, ids: Values, consumer: object, table: str | TableName) -> _
 
 
 def _canonical(event_id: object) -> str:
-    """One form for one id: a UUID may come in upper case, without hyphens or in braces. Raises InboxRefused."""
-    text = _checked("event_id", _text(event_id))
-    try:
-        return str(UUID(text))
-    except ValueError:
-        return text
+    """One form for one id. Raises InboxRefused."""
+    return canonical_id(_checked("event_id", _text(event_id)))
 
 
 def _text(event_id: object) -> object:

@@ -36,6 +36,7 @@
     ├── ServerFailed                a server on loopback did not start (relay.localservers.process)
     ├── EnqueueRefused              an application announced events on a connection that would commit them alone
     ├── InboxRefused                a consumer called the inbox with what cannot keep its promise
+    ├── MessageError                a consumer got a message that no relay sent in its default format
     └── EventError                  an application passed an invalid event
 
 ``exit_code`` and ``error_lines`` turn an error into what a command of this project returns and prints.
