@@ -72,8 +72,8 @@ def build_wake_ups(settings: Settings) -> OutboxWakeUps | None:
     return OutboxWakeUps(required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
 
 
-def engine_options(settings: Settings) -> EngineOptions:
-    """The variables that set the sizes and intervals of the loops."""
+def engine_options(settings: Settings, connection_timeout: float = 0.0) -> EngineOptions:
+    """The variables that set the sizes and intervals of the loops; the timeout is the destinations' longest."""
     return EngineOptions(
         batch_size=settings.batch_size,
         batch_bytes=settings.batch_bytes,
@@ -84,6 +84,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         reap_batch_size=settings.reap_batch_size,
         health_check_interval=settings.health_check_interval,
         connect_retry_interval=settings.publisher_connect_retry_interval,
+        connection_timeout=connection_timeout,
         shutdown_timeout=settings.shutdown_timeout,
         retry=retry_policy(settings),
     )

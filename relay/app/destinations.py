@@ -99,11 +99,18 @@ class Destinations:
         self.publisher: Publisher
         by_name = {name: publishers.build_publisher(own) for name, own in plan.destinations.items()}
         if plan.routes is not None and (plan.several or settings.publisher_type == "http"):
-            options = MemberOptions(retry_interval=settings.publisher_connect_retry_interval)
+            options = MemberOptions(
+                retry_interval=settings.publisher_connect_retry_interval, connection_timeout=self.connection_timeout
+            )
             self.publisher = self._several = SeveralPublishers(by_name, plan.routes, self._drops, options)
         else:
             [publisher] = by_name.values()
             self.publisher = publisher if plan.routes is None else RoutedPublisher(publisher, plan.routes, self._drops)
+
+    @property
+    def connection_timeout(self) -> float:
+        """Seconds that connecting to any of them may take."""
+        return max(map(publishers.connection_timeout, self._plan.destinations.values()))
 
     @property
     def warnings(self) -> list[str]:

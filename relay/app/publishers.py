@@ -159,6 +159,12 @@ def options_of(settings: Settings) -> Any:  # noqa: ANN401 -- of each kind its o
     return _OPTIONS[kind](settings) if kind in _OPTIONS else _target(settings)
 
 
+def connection_timeout(settings: Settings) -> float:
+    """Seconds that connecting to PUBLISHER_TYPE may take; 0 where no variable says so."""
+    kind = settings.publisher_type
+    return getattr(options_of(settings), "connection_timeout", 0.0) if kind in _OPTIONS else 0.0
+
+
 def build_publisher(settings: Settings) -> Publisher:
     """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone.
 

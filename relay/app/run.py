@@ -74,7 +74,7 @@ async def _live(settings: Settings) -> None:
     lag = build_subscription_lag(settings)
     systems = TracedSystems(settings.publisher_type, str(settings.storage_table_name), destinations.traced)
     tracing = start_traces(telemetry, settings.otel, settings.relay_id, systems)
-    engine = build.engine_options(settings)
+    engine = build.engine_options(settings, destinations.connection_timeout)
     parts = optional_parts(settings, storage)
     relay = Relay(
         storage, destinations.publisher, telemetry, engine, recorder, tracer=tracing and tracing.tracer, parts=parts

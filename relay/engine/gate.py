@@ -7,6 +7,7 @@
 A timeout alone decides nothing (docs/reference/messages.md#errors): its events are undecided until a probe with a
 deadline of its own has ended. Closing makes the client forget what it holds and releases it; while closed, one probe
 goes out per retry interval. A broker that is closed and found again over and over waits the interval in between, too.
+``relay.engine.probetime`` says how long a probe may take.
 
 A failed probe leaves a client behind that may wait for an answer which never comes: so abandoning follows each of them.
 
@@ -22,10 +23,9 @@ import asyncio
 from relay.core.errors import BrokerUnreachable
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
+from relay.engine.probetime import ProbeTime
 from relay.engine.publish import Offers
 from relay.engine.waiting import wait_event
-
-_PROBE_GRACE = 1.0  # seconds a probe may take beyond the interval, for a login that needs many round trips
 
 
 class Gate:
@@ -42,6 +42,8 @@ class Gate:
         self._opened = asyncio.Event()
         self._closed_at = float("-inf")
         self._next_knock = float("-inf")
+        options = context.options
+        self._time = ProbeTime(options.probe_timeout, options.connect_retry_interval, options.connection_timeout)
 
     @property
     def is_open(self) -> bool:
@@ -65,7 +67,7 @@ class Gate:
         interval = self._options.connect_retry_interval
         await asyncio.sleep(max(0.0, self._next_knock - self._clock()))
         self._next_knock = self._clock() + interval
-        refusal = await self._probe(min(self._options.probe_timeout, interval + _PROBE_GRACE))
+        refusal = await self._probe(self._time.away)
         if refusal is None:
             self._decider.forget_unreachable()
             self._health.broker_worked()
@@ -81,7 +83,7 @@ class Gate:
             await self._attend()
             return
         before = self._decider.acknowledged
-        refusal = await self._probe(self._options.probe_timeout)
+        refusal = await self._probe(self._time.flowing)
         # The publisher's sink runs during the probe: acknowledgements that came outweigh a probe that was only starved.
         if refusal is not None and self._decider.acknowledged == before:
             await self.close(refusal)
@@ -93,7 +95,7 @@ class Gate:
             return
         if not self._inflight.undecided:
             return
-        refusal = await self._probe(self._options.probe_timeout)
+        refusal = await self._probe(self._time.flowing)
         if refusal is None:
             self._decider.decide_undecided(None)
         else:
@@ -115,11 +117,13 @@ class Gate:
 
     async def _probe(self, timeout: float) -> str | None:
         """None if the broker answered, else the reason why it did not."""
+        started = self._clock()
         try:
             async with asyncio.timeout(timeout + 1.0):  # a probe that ignores its own deadline is no answer either
                 await self._publisher.probe(timeout)
-        except BrokerUnreachable as error:
-            return str(error) or "no answer"
-        except TimeoutError:
-            return f"no answer within {timeout:g} s"
+        except (BrokerUnreachable, TimeoutError) as error:
+            self._time.note_silence(self._clock() - started)
+            silence = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else "no answer"
+            return str(error) or silence
+        self._time.note_answer(self._clock() - started)
         return None

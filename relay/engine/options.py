@@ -29,11 +29,13 @@ class EngineOptions:
     """Time between two probes of a broker and database that answer."""
     connect_retry_interval: float
     """Time between two probes of a broker that does not answer."""
+    connection_timeout: float
+    """How long connecting to the broker may take, and so a probe over a slow link; the longest of the destinations."""
     shutdown_timeout: float
     """From the order to stop until the process has ended."""
     retry: RetryPolicy
     """When a failed event is retried, and when it is dead."""
     probe_timeout: float = 5.0
-    """How long a probe waits for the broker's answer."""
+    """How long a probe waits for the broker's answer, where connecting takes no longer."""
     sample_interval: float = 2.5
     """Time between two samples of the backlog, when they are cheap."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from relay.core.outcome import ACKNOWLEDGED, TimedOut, Unreachable
 from relay.core.telemetry import RelayState
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 def test_a_broker_that_is_away_is_probed_once_an_interval_and_costs_no_attempt(engine: MakeEngine) -> None:
@@ -100,3 +103,21 @@ def test_a_probe_that_ignores_its_deadline_is_no_answer(engine: MakeEngine) -> N
     one.broker.hang()
     one.run(5.0)
     assert one.relay.health.broker_error == "no answer within 1 s"
+
+
+def test_a_probe_over_a_slow_link_may_take_as_long_as_connecting_may(engine: MakeEngine) -> None:
+    one = engine(connect_retry_interval=1.0, health_check_interval=5.0, probe_timeout=5.0, connection_timeout=10.0)
+    probe = one.broker.probe
+
+    async def slow(timeout: float) -> None:
+        async with asyncio.timeout(timeout):
+            await virtual_sleep(6.0)
+        await probe(timeout)
+
+    one.broker.probe = slow  # type: ignore[method-assign]
+    one.insert(10)
+    one.until(lambda: one.counts() == {"DELIVERED": 10}, 30.0)
+    given_up = len(one.broker.abandons)
+    one.run(60.0)  # health checks, between which nothing else says that the broker answers
+    assert one.relay.health.state is RelayState.ACTIVE
+    assert len(one.broker.abandons) == given_up

@@ -40,6 +40,7 @@ from relay.core.outcome import (
 )
 from relay.core.ports import Publisher
 from relay.core.telemetry import DestinationState
+from relay.engine.probetime import ProbeTime
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class MemberOptions:
     retry_interval: float
     """Between two probes of a destination that does not answer."""
     probe_timeout: float = 5.0
+    connection_timeout: float = 0.0
+    """See ``EngineOptions``."""
 
     @property
     def forget_blocked(self) -> float:
@@ -81,6 +84,7 @@ class Member:
         self._blocked_at = 0.0
         """When an event came back for that last."""
         self._any_answers = any_answers
+        self._time = ProbeTime(options.probe_timeout, options.retry_interval, options.connection_timeout)
         self._unanswered_at = float("-inf")
         """When the last probe got no answer."""
         self._acknowledged = 0
@@ -215,7 +219,7 @@ class Member:
         async with self._probing:
             if self.reason and clock() - self._unanswered_at < _SHARED * self.options.retry_interval:
                 raise BrokerUnreachable(self.reason)
-            before = self._acknowledged
+            before, started = self._acknowledged, clock()
             try:
                 async with asyncio.timeout(timeout + _PROBE_GRACE):
                     await self.publisher.probe(timeout)
@@ -224,8 +228,10 @@ class Member:
                 if self._acknowledged != before:
                     return  # the probe was only starved
                 self._unanswered_at = clock()
+                self._time.note_silence(clock() - started)
                 self._go_away(reason)
                 raise BrokerUnreachable(reason) from None
+            self._time.note_answer(clock() - started)
             if self.blocked and clock() - self._blocked_at > self.options.forget_blocked:
                 self._block("")
             if self.reason:
@@ -237,7 +243,7 @@ class Member:
         if not self._undecided:
             return
         try:
-            await self.check(self.options.probe_timeout)
+            await self.check(self._time.flowing)
         except BrokerUnreachable:
             self._resolve_undecided(lambda _: self._no_answer())
         else:
@@ -274,7 +280,7 @@ class Member:
             await self._forget(self.reason)
             await asyncio.sleep(self.options.retry_interval)
             try:
-                await self.check(min(self.options.probe_timeout, self.options.retry_interval + _PROBE_GRACE))
+                await self.check(self._time.away)
             except BrokerUnreachable:
                 continue
 

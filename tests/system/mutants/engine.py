@@ -189,7 +189,7 @@ ENGINE: Final = (
     Mutant(
         "a timeout is decided without a probe",
         "relay/engine/gate.py",
-        "await self._probe(self._options.probe_timeout)\n        if refusal is None:\n            self._decider",
+        "await self._probe(self._time.flowing)\n        if refusal is None:\n            self._decider",
         "None\n        if refusal is None:\n            self._decider",
         (
             f"{_GATE}::test_a_timeout_is_the_brokers_fault_where_it_does_not_answer",

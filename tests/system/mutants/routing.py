@@ -36,7 +36,7 @@ ROUTING: Final = (
     Mutant(
         "a timeout of one destination is decided without a probe",
         "relay/engine/destination/member.py",
-        "            await self.check(self.options.probe_timeout)\n        except BrokerUnreachable:\n"
+        "            await self.check(self._time.flowing)\n        except BrokerUnreachable:\n"
         "            self._resolve_undecided(",
         "            pass\n        except BrokerUnreachable:\n            self._resolve_undecided(",
         (f"{_SEVERAL}::test_a_timeout_or_cut_is_decided_by_a_probe_of_that_destination",),
