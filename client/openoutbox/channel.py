@@ -120,6 +120,12 @@ def wrong_target(function: str, target: object, kind: str, libraries: str, other
     )
 
 
+def no_target(function: str, target: object) -> TypeError:
+    """The error of what takes both kinds, for any other object."""
+    known = "a connection, cursor or session of psycopg, asyncpg, SQLAlchemy or Django"
+    return TypeError(f"{function} takes {known} to PostgreSQL, not {type_name(target)}")
+
+
 def type_name(target: object) -> str:
     """The module and class of an object, for error messages."""
     return f"{type(target).__module__}.{type(target).__qualname__}"

@@ -33,7 +33,7 @@ from contextlib import (
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, TypeAlias, overload
 from uuid import UUID
 
-from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, sync_channel, type_name
+from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, no_target, sync_channel
 from openoutbox.errors import InboxRefused
 from openoutbox.identity import canonical_id
 from openoutbox.names import DEFAULT_INBOX, TableName
@@ -99,7 +99,7 @@ def once(
         return _once(channel, mark)
     if (waiting := async_channel(target)) is not None:
         return _once_async(waiting, mark)
-    raise _wrong_target("once", target)
+    raise no_target("once", target)
 
 
 @overload
@@ -134,7 +134,7 @@ def first_of(
         return _in_order(ids, _first_of(channel, mark))
     if (waiting := async_channel(target)) is not None:
         return _first_of_async(waiting, mark, ids)
-    raise _wrong_target("first_of", target)
+    raise no_target("first_of", target)
 
 
 def _first_of(channel: SyncCaller, mark: _Mark) -> Sequence[Row]:
@@ -154,11 +154,6 @@ async def _first_of_async(channel: AsyncCaller, mark: _Mark, ids: list[str]) -> 
 def _in_order(ids: list[str], rows: Sequence[Row]) -> list[str]:
     new = {event_id for (event_id,) in rows}
     return [event_id for event_id in ids if event_id in new]
-
-
-def _wrong_target(function: str, target: object) -> TypeError:
-    known = "a connection, cursor or session of psycopg, asyncpg, SQLAlchemy or Django"
-    return TypeError(f"{function} takes {known} to PostgreSQL, not {type_name(target)}")
 
 
 @contextmanager

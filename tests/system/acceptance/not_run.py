@@ -11,6 +11,7 @@ NOT_RUN: Final = {
     },
     "docs/guide/client.md python 4": "tests/examples/test_frameworks.py runs such a migration",
     "docs/guide/client.md python 5": "tests/examples/test_frameworks.py runs such a migration",
+    "docs/guide/testing.md python 3": "tests/client/test_testing.py runs such a case",
     **{
         f"docs/guide/from-debezium.md {block}": "tests/system/scale/test_debezium.py walks the page"
         for block in ("sh 1", "sh 2", "sql 1", "sql 2", "sql 3")

@@ -98,6 +98,12 @@ def announcing(reader: Reader, block: Block) -> None:
     assert ("account.debited",) in reader.outbox.rows("event_type")
 
 
+def checking_announcements(reader: Reader, block: Block) -> None:
+    (reader.folder / "test_page.py").write_text(block.adapted({URL: reader.outbox.url}).text, encoding="utf-8")
+    assert "1 passed" in run_shell("python -m pytest -q test_page.py", reader.folder)
+    assert reader.outbox.rows("event_type") == []
+
+
 def a_program(reader: Reader, block: Block) -> None:
     run_python(block.text, reader.folder)
 
@@ -277,6 +283,7 @@ def the_bank(reader: Reader, block: Block) -> None:
 RUN: dict[str, Follow] = {
     **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in (*range(1, 11), 12)},
     **{f"docs/guide/client.md python {number}": announcing for number in (1, 2, 3)},
+    **{f"docs/guide/testing.md python {number}": checking_announcements for number in (1, 2)},
     "docs/guide/from-debezium.md python 1": a_program,
     "docs/guide/sql-api.md sh 1": making_the_functions,
     "docs/guide/sql-api.md sql 1": announcing_in_sql,

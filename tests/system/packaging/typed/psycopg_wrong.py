@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from openoutbox import NewEvent, enqueue, enqueue_async, inbox
+from openoutbox.testing import assert_announced, refute_announced
 
 EVENT = NewEvent("order.placed", {"id": 7})
 
@@ -37,3 +38,10 @@ async def handle(connection: psycopg.Connection, waiting: psycopg.AsyncConnectio
         pass
     async with inbox.once(connection, "id", consumer="billing"):  # wrong
         pass
+
+
+def check(connection: psycopg.Connection, waiting: psycopg.AsyncConnection, url: str) -> bytes:
+    assert_announced(url, type="order.placed")  # wrong
+    assert_announced(connection, key="7")  # wrong
+    refute_announced(connection, key=7)  # wrong
+    return assert_announced(waiting, type="order.placed").payload  # wrong
