@@ -8,11 +8,13 @@ has the deadline of a statement. Used by ``PostgresOutbox``; raises what the sto
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, LiteralString
 
 from relay.core.errors import StorageTimeout
 from relay.core.ports import Backlog, Rest
 from relay.core.upkeep import Upkeep
+from relay.outbox.ahead import TimesAhead
 from relay.outbox.horizon import HorizonReader
 from relay.outbox.modewatch import ModeWatch
 from relay.outbox.options import PostgresOptions
@@ -31,6 +33,7 @@ class SlowReads:
         self._guard = statement("outbox/claim:guard", options.table)
         self._oldest_delivered_age = statement("outbox/backlog:oldest_delivered_age", options.table)
         self._horizon = HorizonReader(connection, paused.head)
+        self._ahead = TimesAhead(options.table)
         self._mode_watch = ModeWatch(options.table) if options.delete_delivered else None
 
     async def find(self) -> None:
@@ -76,10 +79,11 @@ class SlowReads:
             return age
 
         held = await self._horizon.held()
-        try:
-            return Upkeep(await self._connection.run("reading the oldest delivery", work), held)
-        except StorageTimeout:
-            return Upkeep(None, held)
+        age = ahead = None
+        with suppress(StorageTimeout):
+            ahead = await self._connection.run("reading the times ahead of the clock", self._ahead.read)
+            age = await self._connection.run("reading the oldest delivery", work)
+        return Upkeep(age, held, ahead)
 
     async def _age(
         self, connection: Connection, sql: LiteralString, parameters: Mapping[str, Any] | None = None

@@ -115,6 +115,14 @@ HORIZON_HELD = _row(
     "For how long an open transaction, a prepared one or a replication slot has kept vacuum from removing dead rows, 0 "
     "without one; read once a minute. The log and relay-cli check name it.",
 )
+TIMES_AHEAD = _row(
+    "openoutbox_times_ahead_rows",
+    _G,
+    ("column",),
+    "Rows whose time is more than a minute ahead of the database's clock, 10,000 at most, read once a minute: "
+    "locked_at of leases, created_at of events that wait. The clock was set back, or a failover led to one "
+    "that is behind.",
+)
 IN_FLIGHT = _row("openoutbox_in_flight_events", _G, (), "Events claimed by this relay and not settled.")
 RELAY_STATE = _row(
     "openoutbox_relay_state", _G, (), "1 active, 2 paused (broker unreachable), 3 error (database unreachable)."

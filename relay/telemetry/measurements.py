@@ -7,7 +7,7 @@ combination exists from the start, with 0: a rate over a series that appears wit
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState
@@ -40,6 +40,7 @@ class Measurements:
         self._backlog = _NOTHING_YET
         self._oldest_delivered_age = 0.0
         self._horizon_held = 0.0
+        self._ahead: Mapping[str, int] = {"locked_at": 0, "created_at": 0}
         self._backlog_at = 0.0
         self._state = RelayState.ERROR
         self._batch_size = Histogram(SIZE_BOUNDS)
@@ -114,6 +115,8 @@ class Measurements:
         self._horizon_held = upkeep.horizon_held
         if upkeep.oldest_delivered_age is not None:
             self._oldest_delivered_age = upkeep.oldest_delivered_age
+        if upkeep.ahead is not None:
+            self._ahead = upkeep.ahead
 
     def pauses(self, count: int) -> None:
         """That many pauses are in force."""
@@ -144,6 +147,7 @@ class Measurements:
         yield metrics.BACKLOG_AT, single(self._backlog_at)
         yield metrics.OLDEST_DELIVERED_AGE, single(self._oldest_delivered_age)
         yield metrics.HORIZON_HELD, single(self._horizon_held)
+        yield metrics.TIMES_AHEAD, by_label(**self._ahead)
         yield metrics.IN_FLIGHT, single(self._in_flight)
         yield metrics.RELAY_STATE, single(self._state)
         yield metrics.PAUSED, single(self._pauses)

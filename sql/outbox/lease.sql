@@ -80,17 +80,20 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- doublings, bounded as there. RANDOM() is drawn for each row.
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
--- Tag excluding: leaves rows out, by their ids.
+-- Tag excluding: leaves rows out, by their ids. Tag ahead: of leases whose time is ahead of the clock, instead, those that the
+-- relay's own clock says have expired (relay/outbox/ahead.py); ahead has their times, in seconds since 1970.
 -- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; locked_from (seconds since 1970: where it
--- begins, relay/outbox/reaping.py); excluded. Result: counts by what became of them, the time in seconds since 1970, and
+-- begins, relay/outbox/reaping.py); excluded; ahead. Result: counts by what became of them, the time in seconds since 1970, and
 -- how many were chosen and not written.
 WITH expired AS (
     SELECT ctid AS tid
     FROM openoutbox_events
     WHERE
         status = 'DELIVERING'
-        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
-        AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8)
+        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead
+        AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8) --? !ahead
+        -- AND locked_at > NOW() + INTERVAL '1 minute' --? ahead
+        -- AND locked_at = ANY(ARRAY(SELECT TO_TIMESTAMP(UNNEST(%(ahead)s::float8[])))) --? ahead
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY locked_at
     LIMIT (SELECT %(limit)s::bigint)
@@ -132,17 +135,44 @@ FROM reaped;
 -- name: first_expired
 -- The row that a reap with a limit of 1 would reclaim.
 -- Index: idx_openoutbox_stuck_leases. Locks: that row, skipping those that another session has locked, for the length of
--- this statement. Parameters: lease (seconds), locked_from, excluded. Result: its id, or no row.
+-- this statement. Tag ahead: as in reap. Parameters: lease (seconds), locked_from, excluded, ahead. Result: its id, or no row.
 SELECT event_id::text
 FROM openoutbox_events
 WHERE
     status = 'DELIVERING'
-    AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
-    AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8)
+    AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead
+    AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8) --? !ahead
+    -- AND locked_at > NOW() + INTERVAL '1 minute' --? ahead
+    -- AND locked_at = ANY(ARRAY(SELECT TO_TIMESTAMP(UNNEST(%(ahead)s::float8[])))) --? ahead
     AND event_id <> ALL(%(excluded)s::uuid[])
 ORDER BY locked_at
 LIMIT 1
 FOR UPDATE SKIP LOCKED;
+
+-- name: leases_ahead
+-- The times of leases that are more than a minute ahead of the database's clock, MOST rows of them, the last ones first.
+-- Index: idx_openoutbox_stuck_leases, backwards; one probe where there is none. Locks: none. Parameters: most.
+-- Result: the times, in seconds since 1970.
+SELECT DISTINCT DATE_PART('epoch', locked_at)
+FROM (
+    SELECT locked_at
+    FROM openoutbox_events
+    WHERE status = 'DELIVERING' AND locked_at > NOW() + INTERVAL '1 minute'
+    ORDER BY locked_at DESC
+    LIMIT (SELECT %(most)s::bigint)
+) AS leases;
+
+-- name: due_now
+-- PENDING -> PENDING: events that were inserted before the database's clock was set back, and were due at once, are due
+-- now. Run by an operator, on check's advice; they keep their order among themselves.
+-- Index: idx_openoutbox_metrics_lag. Locks: the rows it writes. Parameters: none.
+UPDATE openoutbox_events SET
+    available_at = NOW(),
+    updated_at = NOW()
+WHERE
+    status = 'PENDING'
+    AND created_at > NOW() + INTERVAL '1 minute'
+    AND available_at <= created_at;
 
 -- name: release_timeless
 -- DELIVERING -> PENDING for rows without locked_at, which no relay claimed: run by an operator, on check's advice.

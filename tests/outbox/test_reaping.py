@@ -6,8 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from relay.core.errors import RowRefused
+from relay.core.event import EventId
 from relay.core.ports import Reaped
 from relay.outbox.reaping import SHARE, Reaping
+from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import DeadlineConnection, Generation
 from relay.postgres.url import connection_parameters
 from tests.support.fixtures.outbox import Outbox
@@ -109,3 +112,80 @@ async def test_while_a_walk_is_cheap_every_reap_looks_at_all_leases(outbox: Outb
     assert await reaping.reap(100, LEASE, ()) == Reaped(0, 0)
     expired(outbox, 3600.0)
     assert await reap(reaping) == 1
+
+
+HOUR = -3600.0
+"""The database's clock was set back by an hour: a lease of just before is an hour ahead of it."""
+
+
+async def test_a_lease_ahead_of_the_clock_is_reclaimed_once_it_has_not_changed_for_lease_timeout(
+    outbox: Outbox, reaping: Reaping, clock: Clock
+) -> None:
+    expired(outbox, HOUR, 5)
+    assert await reap(reaping) == 0
+    clock.now += LEASE - 1.0
+    assert await reap(reaping) == 0
+    clock.now += 1.0
+    assert await reap(reaping, 3) == 3
+    assert await reap(reaping, 3) == 2
+    with outbox.database.connect() as connection:
+        rows = connection.execute("SELECT DISTINCT status, attempts, left(last_error, 14) FROM openoutbox_events")
+        assert rows.fetchall() == [("PENDING", 1, "LEASE_EXPIRED:")]
+
+
+async def test_a_lease_ahead_of_the_clock_that_is_renewed_is_not_reclaimed(
+    outbox: Outbox, reaping: Reaping, clock: Clock
+) -> None:
+    expired(outbox, HOUR)
+    for _ in range(4):
+        assert await reap(reaping) == 0
+        clock.now += LEASE / 2
+        outbox.database.run("UPDATE openoutbox_events SET locked_at = locked_at + INTERVAL '1 microsecond'")
+
+
+async def test_a_clock_that_is_a_second_behind_takes_no_lease(outbox: Outbox, reaping: Reaping, clock: Clock) -> None:
+    expired(outbox, -1.0)
+    for _ in range(4):
+        assert await reap(reaping) == 0
+        clock.now += LEASE
+
+
+async def test_a_lease_of_an_infinite_time_is_reclaimed(outbox: Outbox, reaping: Reaping, clock: Clock) -> None:
+    expired(outbox, 0.0)
+    outbox.database.run("UPDATE openoutbox_events SET locked_at = 'infinity'")
+    assert await reap(reaping) == 0
+    clock.now += LEASE
+    assert await reap(reaping) == 1
+
+
+async def test_a_refused_lease_ahead_of_the_clock_is_named_and_left_out(
+    outbox: Outbox, reaping: Reaping, clock: Clock
+) -> None:
+    for _ in range(2):
+        expired(outbox, HOUR)
+    ids = [one for (one,) in outbox.database.run("SELECT event_id::text FROM openoutbox_events ORDER BY locked_at")]
+    outbox.database.run(f"ALTER TABLE openoutbox_events ADD CHECK (event_id <> '{ids[0]}' OR status = 'DELIVERING')")
+    await reap(reaping)
+    clock.now += LEASE
+    with pytest.raises(RowRefused) as refusal:
+        await reaping.reap(1, LEASE, ())
+    assert refusal.value.event_id == ids[0]
+    assert (await reaping.reap(1, LEASE, [EventId(ids[0])])).total == 1
+    assert outbox.database.run("SELECT event_id::text FROM openoutbox_events WHERE status = 'PENDING'") == [(ids[1],)]
+
+
+@pytest.mark.parametrize(("status", "column"), [("DELIVERING", "locked_at"), ("PENDING", "created_at")])
+async def test_rows_ahead_of_the_clock_are_counted_and_named_once(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture, status: str, column: str
+) -> None:
+    expired(outbox, 0.0, 2)
+    storage = PostgresOutbox(storage_options(outbox.relay_url, "r"))
+    assert not any(((await storage.upkeep()).ahead or {"nothing": 1}).values())
+    outbox.database.run(f"UPDATE openoutbox_events SET status = %s, {column} = now() + INTERVAL '1 hour'", [status])
+    for _ in range(2):
+        ahead = (await storage.upkeep()).ahead
+        assert ahead is not None
+        assert ahead[column] == sum(ahead.values()) == 2
+    await storage.close()
+    [line] = [record for record in caplog.records if "ahead of the database's clock" in record.message]
+    assert f"have a {column} up to 3" in line.message

@@ -101,6 +101,9 @@ def test_what_upkeep_leaves_is_a_number_and_stays_where_it_was_not_read(telemetr
     telemetry.upkeep(Upkeep(None, 60.0))
     assert value(telemetry, "openoutbox_oldest_delivered_age_seconds") == 700
     assert value(telemetry, "openoutbox_horizon_held_seconds") == 60
+    assert value(telemetry, "openoutbox_times_ahead_rows", column="locked_at") == 0
+    telemetry.upkeep(Upkeep(None, 0.0, {"locked_at": 3, "created_at": 0}))
+    assert value(telemetry, "openoutbox_times_ahead_rows", column="locked_at") == 3
 
 
 def test_the_backlog_says_when_it_was_read_and_the_lag_alone_does_not_make_it_younger() -> None:

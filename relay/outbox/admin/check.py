@@ -176,21 +176,25 @@ def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Findi
     [(count,)] = rows(connection, "outbox/backlog:leases_without_time", table, {"most": SAMPLE})
     if count:
         message = f"{count} rows are DELIVERING without locked_at: no relay delivers or reclaims them"
-        lines = without_parameters(statement("outbox/lease:release_timeless", table)).splitlines()
-        advice = "run: " + " ".join(line.strip() for line in lines if not line.startswith("--"))
+        advice = f"run: {_one_line('outbox/lease:release_timeless', table)}"
         yield Finding(Level.ERROR, "leases", message, advice)
+
+
+def _one_line(name: str, table: TableName) -> str:
+    """A statement without parameters, for an operator to run."""
+    lines = without_parameters(statement(name, table)).splitlines()
+    return " ".join(line.strip() for line in lines if not line.startswith("--"))
 
 
 def _times_ahead(connection: Connection, table: TableName) -> Iterator[Finding]:
     """Rows of the future: the database's clock was set back, or a failover led to a host whose clock is behind."""
     for column, count, seconds in rows(connection, "outbox/backlog:times_ahead", table, {"most": SAMPLE}):
-        waits = (
-            "no relay reclaims such a lease" if column == "locked_at" else "no relay claims an event before its time"
-        )
-        message = (
-            f"{count} rows have a {column} up to {seconds:.0f} s ahead of the database's clock: {waits} before then"
-        )
         advice = "the database's clock was set back, or is wrong: synchronize it by NTP, on every server that may lead"
+        waits = "a relay reclaims each once it has not changed for LEASE_TIMEOUT"
+        if column == "created_at":
+            waits = "no relay claims an event before its available_at"
+            advice += f"; to send them now, run: {_one_line('outbox/lease:due_now', table)}"
+        message = f"{count} rows have a {column} up to {seconds:.0f} s ahead of the database's clock: {waits}"
         yield Finding(Level.WARNING, "clock", message, advice)
 
 
