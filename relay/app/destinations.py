@@ -14,8 +14,8 @@ from relay.app import publishers
 from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
 from relay.core.telemetry import DestinationState
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.member import MemberOptions
 from relay.engine.destination.routed import RoutedPublisher
 from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes
@@ -99,10 +99,10 @@ class Destinations:
         self.publisher: Publisher
         by_name = {name: publishers.build_publisher(own) for name, own in plan.destinations.items()}
         if plan.routes is not None and (plan.several or settings.publisher_type == "http"):
-            options = MemberOptions(
+            times = Times(
                 retry_interval=settings.publisher_connect_retry_interval, connection_timeout=self.connection_timeout
             )
-            self.publisher = self._several = SeveralPublishers(by_name, plan.routes, self._drops, options)
+            self.publisher = self._several = SeveralPublishers(by_name, plan.routes, self._drops, times)
         else:
             [publisher] = by_name.values()
             self.publisher = publisher if plan.routes is None else RoutedPublisher(publisher, plan.routes, self._drops)

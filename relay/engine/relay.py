@@ -233,7 +233,7 @@ class Relay:
         for name in ("gate", "renew"):
             if name in self._loops:
                 self._loops[name].cancel()
-        self._gate.shut()
+        self._gate.stop()
         if not self.inflight.unanswered:
             return
         logger.warning(

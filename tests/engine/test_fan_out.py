@@ -10,8 +10,8 @@ import pytest
 from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.outcome import ACKNOWLEDGED, ConnectionCut, Outcome, Permanent, Transient
 from relay.engine.away import LONGEST_HOLD
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.member import MemberOptions
 from relay.engine.destination.several import SeveralPublishers
 from relay.outbox.options import KeyOrder
 from relay.routing.rules import Routes, Rule, Target
@@ -31,7 +31,7 @@ class Scene:
     def __init__(self, engine: MakeEngine, *, keeps_runs: bool = False, **options: object) -> None:
         self.main = MemoryPublisher(keeps_runs=keeps_runs)
         self.audit = MemoryPublisher(keeps_runs=keeps_runs)
-        times = MemberOptions(retry_interval=5.0, probe_timeout=1.0)
+        times = Times(retry_interval=5.0, probe_timeout=1.0)
         routes = Routes([BOTH], default="main")
         publisher = SeveralPublishers({"main": self.main, "audit": self.audit}, routes, Drops(), times)
         self.relay: VirtualRelay = engine(cast("MemoryPublisher", publisher), connect_retry_interval=5.0, **options)
@@ -128,7 +128,7 @@ def test_with_both_away_for_a_type_it_is_held_as_a_whole(engine: MakeEngine) -> 
     third = MemoryPublisher()
     one, two = MemoryPublisher(), MemoryPublisher()
     routes = Routes([Rule(1, "both", TYPE, "one", (Target("two", TYPE),))], default="third")
-    times = MemberOptions(retry_interval=5.0, probe_timeout=1.0)
+    times = Times(retry_interval=5.0, probe_timeout=1.0)
     publisher = SeveralPublishers({"third": third, "one": one, "two": two}, routes, Drops(), times)
     relay = engine(cast("MemoryPublisher", publisher), connect_retry_interval=5.0)
     one.down()

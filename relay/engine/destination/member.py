@@ -1,8 +1,4 @@
-"""One of several destinations: its publisher, its own gate, and what was offered to it.
-
-    answers ── an event came back unreachable, or a probe got no answer ──▶ away
-       ▲                                                                     │
-       └────────────────────────── a probe is answered ──────────────────────┘
+"""One of several destinations: its publisher, its state, and what was offered to it.
 
 While it is away its events are ``Away``: they use no attempt, and the engine's gate stays open for the others. A
 timeout or a cut connection is held while this destination is probed, since an answer of another one says nothing about
@@ -20,11 +16,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from relay.core.errors import BrokerUnreachable, PublisherError
+from relay.core.errors import PublisherError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     Acknowledged,
@@ -39,54 +34,21 @@ from relay.core.outcome import (
     Withheld,
 )
 from relay.core.ports import Publisher
-from relay.core.telemetry import DestinationState
-from relay.engine.probetime import ProbeTime
+from relay.engine.destination.destination import Destination, Times
 
 logger = logging.getLogger(__name__)
 
-_SHARED = 0.9  # of the retry interval, after a probe without an answer
-_PROBE_GRACE = 1.0  # seconds that a probe may take beyond its own deadline
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberOptions:
-    """Times in seconds."""
-
-    retry_interval: float
-    """Between two probes of a destination that does not answer."""
-    probe_timeout: float = 5.0
-    connection_timeout: float = 0.0
-    """See ``EngineOptions``."""
-
-    @property
-    def forget_blocked(self) -> float:
-        """How long no event may come back before one that is blocked counts as flowing: longer than a hold (away)."""
-        return 90.0 + 2 * self.retry_interval
-
-
-class Member:
+class Member(Destination):
     """A destination by its name. Everything runs in the event loop's thread."""
 
-    def __init__(
-        self, name: str, publisher: Publisher, options: MemberOptions, any_answers: Callable[[], bool]
-    ) -> None:
+    def __init__(self, name: str, publisher: Publisher, times: Times, any_answers: Callable[[], bool]) -> None:
         """``any_answers`` says whether some destination answers, this one or another."""
+        super().__init__(publisher, times, lambda: asyncio.get_running_loop().time(), asyncio.Event(), reason="")
         self.name = name
         self.title = f"destination {name}"
         """Its name in reasons and in /readyz."""
-        self.publisher = publisher
-        self.options = options
-        self._back = {"action": "destination_back", "destination": name}
-        self.reason = ""
-        """Why it does not answer; empty while it does."""
-        self.blocked = ""
-        """Why it takes nothing although it answers; empty while it does."""
-        self._blocked_at = 0.0
-        """When an event came back for that last."""
         self._any_answers = any_answers
-        self._time = ProbeTime(options.probe_timeout, options.retry_interval, options.connection_timeout)
-        self._unanswered_at = float("-inf")
-        """When the last probe got no answer."""
         self._acknowledged = 0
         self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink]] = deque()
         self._open: dict[int, tuple[OutboxEvent, OutcomeSink]] = {}
@@ -100,8 +62,12 @@ class Member:
         self._handing_over: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         """Handing over and forgetting exclude each other."""
-        self._probing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Make the client, and begin to watch. Raises ConfigError."""
+        await self.publisher.open()
+        self._start(self.run())
 
     # What is offered.
 
@@ -162,7 +128,7 @@ class Member:
             else:
                 passed.append((event, self._learn(outcome)))
         if self._undecided and not self._abandoned:
-            self._start(self._decide())
+            self._attention.set()
         if passed:
             sink(passed)
 
@@ -170,13 +136,13 @@ class Member:
         """What an outcome says of this destination, and what becomes of it for the engine."""
         if isinstance(outcome, Unreachable):
             if not (self._abandoned or self._failing):
-                self._go_away(outcome.reason)
+                self.shut(outcome.reason)
             return self._no_answer()
         if isinstance(outcome, Away):
-            self._block(outcome.reason)
+            self.block(outcome.reason)
             return Away(f"{self.title}: {outcome.reason}", self.title)
         if self.blocked and not isinstance(outcome, Withheld):
-            self._block("")
+            self.block("")
         self._acknowledged += type(outcome) is Acknowledged
         return outcome
 
@@ -191,65 +157,43 @@ class Member:
         reason = f"{self.title}: {self.reason}"
         return Away(reason, self.title) if self._any_answers() else Unreachable(reason)
 
-    # Whether it answers.
+    # What a destination says and decides.
 
     @property
-    def state(self) -> DestinationState:
-        """The value of ``openoutbox_destination_state``."""
-        if self.reason:
-            return DestinationState.AWAY
-        return DestinationState.BLOCKED if self.blocked else DestinationState.FLOWING
+    def acknowledged(self) -> int:
+        """By this destination."""
+        return self._acknowledged
 
-    def _block(self, reason: str) -> None:
-        """It takes nothing, or takes events again."""
-        was_blocked, self.blocked = self.blocked, reason
-        self._blocked_at = asyncio.get_running_loop().time()
-        if reason and not was_blocked:
-            message = "destination %s answers probes and takes no events: %s"
-            logger.error(message, self.name, reason, extra={"action": "destination_blocked", "destination": self.name})
-        elif was_blocked and not reason:
-            logger.info("destination %s takes events", self.name, extra=self._back)
+    @property
+    def undecided(self) -> bool:
+        """Of what was offered to this destination."""
+        return bool(self._undecided)
 
-    async def check(self, timeout: float) -> None:
-        """Probe it. Raises BrokerUnreachable without an answer; it is away from then on.
+    def decide_undecided(self) -> None:
+        """A cut is passed on."""
+        self._resolve_undecided(
+            lambda outcome: Transient(outcome.code, outcome.reason) if isinstance(outcome, TimedOut) else outcome
+        )
 
-        The engine's knocking and its own share a probe, so that one that is away is asked once an interval.
-        """
-        clock = asyncio.get_running_loop().time
-        async with self._probing:
-            if self.reason and clock() - self._unanswered_at < _SHARED * self.options.retry_interval:
-                raise BrokerUnreachable(self.reason)
-            before, started = self._acknowledged, clock()
-            try:
-                async with asyncio.timeout(timeout + _PROBE_GRACE):
-                    await self.publisher.probe(timeout)
-            except Exception as error:  # noqa: BLE001 - whatever a client raises: its knocking must go on
-                reason = str(error) or f"no answer within {timeout:g} s"
-                if self._acknowledged != before:
-                    return  # the probe was only starved
-                self._unanswered_at = clock()
-                self._time.note_silence(clock() - started)
-                self._go_away(reason)
-                raise BrokerUnreachable(reason) from None
-            self._time.note_answer(clock() - started)
-            if self.blocked and clock() - self._blocked_at > self.options.forget_blocked:
-                self._block("")
-            if self.reason:
-                self.reason = ""
-                logger.info("destination %s answers", self.name, extra=self._back)
+    def say_away(self, *, again: bool) -> None:
+        """Once."""
+        if not again:
+            self._say(logging.ERROR, "away", "destination %s cannot be reached: %s", self.name, self.reason)
 
-    async def _decide(self) -> None:
-        """Decide about timeouts and cuts by a probe of this destination."""
-        if not self._undecided:
-            return
-        try:
-            await self.check(self._time.flowing)
-        except BrokerUnreachable:
-            self._resolve_undecided(lambda _: self._no_answer())
+    def say_back(self) -> None:
+        """Likewise."""
+        self._say(logging.INFO, "back", "destination %s answers", self.name)
+
+    def say_blocked(self, *, over: bool) -> None:
+        """Likewise."""
+        if over:
+            self._say(logging.INFO, "back", "destination %s takes events", self.name)
         else:
-            self._resolve_undecided(
-                lambda outcome: Transient(outcome.code, outcome.reason) if isinstance(outcome, TimedOut) else outcome
-            )
+            message = "destination %s answers probes and takes no events: %s"
+            self._say(logging.ERROR, "blocked", message, self.name, self.blocked)
+
+    def _say(self, level: int, what: str, message: str, *values: str) -> None:
+        logger.log(level, message, *values, extra={"action": f"destination_{what}", "destination": self.name})
 
     def _resolve_undecided(self, outcome_of: Callable[[TimedOut | ConnectionCut], Outcome]) -> None:
         undecided, self._undecided = self._undecided, []
@@ -259,34 +203,9 @@ class Member:
         for sink, resolutions in by_sink.items():
             sink(resolutions)
 
-    def _go_away(self, reason: str) -> None:
-        if self.reason:
-            self.reason = reason or self.reason
-            return
-        self.reason = reason or "no answer"
-        logger.error(
-            "destination %s cannot be reached: %s",
-            self.name,
-            self.reason,
-            extra={"action": "destination_away", "destination": self.name},
-        )
-        self._start(self._knock())
-
-    async def _knock(self) -> None:
-        """Make the client forget what it holds, then probe until there is an answer. A failed probe leaves a client
-        behind that may wait for an answer which never comes: so forgetting follows each of them.
-        """
-        while self.reason:
-            await self._forget(self.reason)
-            await asyncio.sleep(self.options.retry_interval)
-            try:
-                await self.check(self._time.away)
-            except BrokerUnreachable:
-                continue
-
     # Letting go.
 
-    async def _forget(self, reason: str) -> None:
+    async def forget(self, reason: str) -> None:
         """On return the client holds nothing, and everything offered is resolved."""
         for event, sink in await self._let_go(reason):
             sink([(event, self._no_answer())])
@@ -312,7 +231,7 @@ class Member:
         """The engine makes it forget everything; whether it answers is not said by that."""
         self._abandoned = reason
         try:
-            await self._forget(reason)
+            await self.forget(reason)
         finally:
             self._abandoned = ""
 

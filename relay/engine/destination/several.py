@@ -1,4 +1,4 @@
-"""One publisher over several destinations, each with a broker, a probe and a gate of its own (``member``).
+"""One publisher over several destinations, each with a broker, a probe and a state of its own (``member``).
 
 Routing chooses the destination and its name. To the engine the whole is one broker that answers as long as one
 destination does: events for the others are ``Away`` meanwhile. Once none answers, all are ``Unreachable``.
@@ -15,9 +15,10 @@ from relay.core.outcome import OutcomeSink
 from relay.core.places import Router
 from relay.core.ports import Publisher
 from relay.engine.destination.assign import assign, restoring
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.fanout import acknowledged_names
-from relay.engine.destination.member import Member, MemberOptions
+from relay.engine.destination.member import Member
 
 _CLOSE_WITHIN = 1.9  # seconds
 _PROBED_TOGETHER = 16  # at each health check: hundreds of webhook endpoints are not connected to every few seconds
@@ -29,14 +30,12 @@ class SeveralPublishers:
 
     name = "several"
 
-    def __init__(
-        self, publishers: Mapping[str, Publisher], router: Router, drops: Drops, options: MemberOptions
-    ) -> None:
+    def __init__(self, publishers: Mapping[str, Publisher], router: Router, drops: Drops, times: Times) -> None:
         self._router = router
         self._drops = drops
-        self._options = options
+        self._times = times
         self.members = {
-            name: Member(name, publisher, options, self._any_answers) for name, publisher in publishers.items()
+            name: Member(name, publisher, times, self._any_answers) for name, publisher in publishers.items()
         }
         self._checks: set[asyncio.Task[None]] = set()
         self._answering = ""
@@ -56,7 +55,7 @@ class SeveralPublishers:
         """Make every client. Raises ConfigError naming the destination."""
         for member in self.members.values():
             try:
-                await member.publisher.open()
+                await member.open()
             except ConfigError as error:
                 raise ConfigError(f"{member.title}: {error}") from error
 
@@ -72,7 +71,7 @@ class SeveralPublishers:
     async def probe(self, timeout: float) -> None:
         """Probe some of them, in turn, and all others when none of those answers; return with the first answer.
 
-        The other probes go on and close their own gates.
+        The other probes go on and close their own destinations.
         """
         names = list(self.members)
         turn = names[self._turn :] + names[: self._turn]
@@ -134,7 +133,7 @@ class SeveralPublishers:
     def twin(self) -> SeveralPublishers:
         """The same rules over twins of all."""
         twins = {name: member.publisher.twin() for name, member in self.members.items()}
-        return SeveralPublishers(twins, self._router, self._drops, self._options)
+        return SeveralPublishers(twins, self._router, self._drops, self._times)
 
     def degraded(self) -> dict[str, str]:
         """The destinations that do not answer, or take nothing, for /readyz."""

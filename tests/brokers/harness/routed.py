@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from relay.core.ports import Publisher
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.member import MemberOptions
 from relay.engine.destination.routed import RoutedPublisher
 from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes
@@ -33,5 +33,5 @@ class SeveralHarness(RoutedHarness):
 
     def publisher(self, **options: Any) -> Publisher:  # type: ignore[override]  # likewise
         only = MemoryHarness.publisher(self, **options)
-        times = MemberOptions(retry_interval=0.05, probe_timeout=1.0)
+        times = Times(retry_interval=0.05, probe_timeout=1.0)
         return SeveralPublishers({"only": only}, Routes(prefix=_PREFIX, default="only"), Drops(), times)

@@ -27,8 +27,8 @@ from relay.core.outcome import (
     Transient,
     Unreachable,
 )
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.member import MemberOptions
 from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.template import read_template
@@ -90,7 +90,7 @@ async def test_both_copies_of_an_event_are_stored_where_two_destinations_lead_to
     copies = (Target("audit", read_template(own.subject("audit"), "")),)
     routes = Routes([Rule(1, "orders.*", read_template(own.subject("orders"), ""), "main", copies)], default="main")
     members = {name: NatsPublisher(nats_options(nats_url)) for name in ("main", "audit")}
-    several = SeveralPublishers(members, routes, Drops(), MemberOptions(retry_interval=1.0))
+    several = SeveralPublishers(members, routes, Drops(), Times(retry_interval=1.0))
     await several.open()
     events = [make_event("orders.placed") for _ in range(20)]
     sink = Collector()

@@ -21,9 +21,9 @@ from relay.core.outcome import (
     Unreachable,
     Withheld,
 )
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.fanout import FanOut, combine
-from relay.engine.destination.member import MemberOptions
 from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.template import read_template
@@ -105,7 +105,7 @@ class Brokers:
     def __init__(self) -> None:
         self.one = MemoryPublisher()
         self.two = MemoryPublisher()
-        options = MemberOptions(retry_interval=0.01, probe_timeout=0.05)
+        options = Times(retry_interval=0.01, probe_timeout=0.05)
         self.publisher = SeveralPublishers({"one": self.one, "two": self.two}, ROUTES, Drops(), options)
 
     async def resolve(self, *events: OutboxEvent) -> list[Resolution]:

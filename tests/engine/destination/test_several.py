@@ -8,8 +8,8 @@ import pytest
 
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.outcome import ACKNOWLEDGED, Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.member import MemberOptions
 from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes, Rule
 from relay.routing.template import read_template
@@ -26,7 +26,7 @@ class Brokers:
     def __init__(self, *, keeps_runs: bool = False, capacity: int | None = None) -> None:
         self.one = MemoryPublisher(keeps_runs=keeps_runs)
         self.two = MemoryPublisher(keeps_runs=keeps_runs, capacity=capacity)
-        options = MemberOptions(retry_interval=0.01, probe_timeout=0.05)
+        options = Times(retry_interval=0.01, probe_timeout=0.05)
         self.publisher = SeveralPublishers({"one": self.one, "two": self.two}, ROUTES, Drops(), options)
 
     async def outcomes(self, *types: str) -> list[Outcome]:
@@ -79,7 +79,7 @@ async def test_it_is_found_again_by_its_own_probes(brokers: Brokers) -> None:
 
 async def test_one_that_is_away_is_asked_once_an_interval_by_whoever_knocks() -> None:
     """The engine knocks when none answers, and so does the destination itself."""
-    one, options = MemoryPublisher(), MemberOptions(retry_interval=60.0)
+    one, options = MemoryPublisher(), Times(retry_interval=60.0)
     publisher = SeveralPublishers({"one": one}, Routes(default="one"), Drops(), options)
     await publisher.open()
     one.down()

@@ -178,9 +178,9 @@ ENGINE: Final = (
     ),
     Mutant(
         "the gate stays open",
-        "relay/engine/gate.py",
-        "        self._opened.clear()\n        self._health.broker_failed",
-        "        self._health.broker_failed",
+        "relay/engine/destination/destination.py",
+        "            self._opened.clear()\n        self.reason",
+        "        self.reason",
         (
             f"{_GATE}::test_a_health_check_finds_a_broker_that_hangs",
             _GATE,
@@ -188,9 +188,9 @@ ENGINE: Final = (
     ),
     Mutant(
         "a timeout is decided without a probe",
-        "relay/engine/gate.py",
-        "await self._probe(self._time.flowing)\n        if refusal is None:\n            self._decider",
-        "None\n        if refusal is None:\n            self._decider",
+        "relay/engine/destination/destination.py",
+        "                await self.check(self._time.flowing)\n                self.decide_undecided()",
+        "                self.decide_undecided()",
         (
             f"{_GATE}::test_a_timeout_is_the_brokers_fault_where_it_does_not_answer",
             _GATE,

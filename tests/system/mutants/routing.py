@@ -35,10 +35,9 @@ ROUTING: Final = (
     ),
     Mutant(
         "a timeout of one destination is decided without a probe",
-        "relay/engine/destination/member.py",
-        "            await self.check(self._time.flowing)\n        except BrokerUnreachable:\n"
-        "            self._resolve_undecided(",
-        "            pass\n        except BrokerUnreachable:\n            self._resolve_undecided(",
+        "relay/engine/destination/destination.py",
+        "                await self.check(self._time.flowing)\n                self.decide_undecided()",
+        "                self.decide_undecided()",
         (f"{_SEVERAL}::test_a_timeout_or_cut_is_decided_by_a_probe_of_that_destination",),
     ),
     Mutant(

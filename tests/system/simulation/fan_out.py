@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from relay.core.event import EventId, Status
 from relay.core.outcome import Acknowledged
 from relay.core.ports import Publisher
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.member import MemberOptions
 from relay.engine.destination.several import SeveralPublishers
 from relay.engine.options import EngineOptions
 from relay.outbox.options import KeyOrder
@@ -131,7 +131,7 @@ class FanOutWorld(World):
             capacity=client._capacity,
             keeps_runs=client.keeps_runs,
         )
-        times = MemberOptions(retry_interval=options.connect_retry_interval, probe_timeout=1.0)
+        times = Times(retry_interval=options.connect_retry_interval, probe_timeout=1.0)
         return SeveralPublishers({"main": client, "audit": second}, _ROUTES, Drops(), times)
 
     def kill(self, name: str) -> None:

@@ -1,0 +1,222 @@
+"""What decides that a destination does not answer: its probe, its pace, and its state, for one destination or many.
+
+    state    begins when                         ends when                 its events           log line
+    flowing                                                                are claimed
+    blocked  it answers probes, and an event     an event is answered, or  wait, no attempt:    destination_blocked
+             came back since it takes nothing    none came back for long   Away
+    away     an event came back unreachable, or  a probe is answered       wait, no attempt:    destination_away
+             a probe got no answer                                         Away, Unreachable
+
+A destination that refuses the login or the TLS handshake counts as away; its reason says so. ``relay.engine.gate`` is
+the destination of a whole relay: while it does not answer, nothing is claimed. ``relay.engine.destination.member`` is
+one of several: while it does not answer, its own events wait.
+
+A timeout alone decides nothing (docs/reference/messages.md#errors): its events are undecided until a probe with a
+deadline of its own has ended. Acknowledgements that came during a probe outweigh one that was only starved. A
+destination that goes away makes its client forget what it holds and releases it. While it is away, one probe goes out
+per retry interval; ``relay.engine.probetime`` says how long it may take. One that goes away and is found again over and
+over waits the interval in between, too. A failed probe leaves a client behind that may wait for an answer which never
+comes: so forgetting follows each of them.
+
+``run`` is the only task that forgets; any other code may call ``shut``, which wakes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from relay.core.errors import BrokerUnreachable
+from relay.core.ports import Publisher
+from relay.core.telemetry import DestinationState
+from relay.engine.probetime import ProbeTime
+from relay.engine.waiting import wait_event
+
+_SHARED = 0.9  # of the retry interval, after the beginning of a probe without an answer
+_PROBE_GRACE = 1.0  # seconds that a probe may take beyond its own deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """In seconds."""
+
+    retry_interval: float
+    """Between two probes of a destination that does not answer."""
+    probe_timeout: float = 5.0
+    connection_timeout: float = 0.0
+    """See ``EngineOptions``."""
+    health_check_interval: float = float("inf")
+    """Between two probes of one that answers; infinite where another task calls ``check``."""
+
+    @property
+    def forget_blocked(self) -> float:
+        """How long no event may come back before one that is blocked counts as flowing: longer than a hold (away)."""
+        return 90.0 + 2 * self.retry_interval
+
+
+class Destination(ABC):
+    """See the module's text. Everything runs in the event loop's thread."""
+
+    def __init__(
+        self, publisher: Publisher, times: Times, clock: Callable[[], float], attention: asyncio.Event, *, reason: str
+    ) -> None:
+        """``attention`` is set when there is something to look at; ``reason`` is why it does not answer as yet."""
+        self.publisher = publisher
+        self.times = times
+        self.reason = reason
+        """Why it does not answer; empty while it does."""
+        self.blocked = ""
+        """Why it takes nothing although it answers; empty while it does."""
+        self._clock = clock
+        self._attention = attention
+        self._opened = asyncio.Event()
+        if not reason:
+            self._opened.set()
+        self._closed_at = self._unanswered_at = self._next_knock = float("-inf")
+        self._blocked_at = 0.0
+        """When an event came back for that last."""
+        self._forget_for = ""
+        """Why the client must forget what it holds, while ``run`` has not seen to it."""
+        self._probing = asyncio.Lock()
+        self._time = ProbeTime(times.probe_timeout, times.retry_interval, times.connection_timeout)
+
+    # What differs between a whole relay and one of several.
+
+    @property
+    @abstractmethod
+    def acknowledged(self) -> int:
+        """Acknowledgements since the start: progress is a sign of life."""
+
+    @property
+    @abstractmethod
+    def undecided(self) -> bool:
+        """Whether timeouts or cuts wait for a probe."""
+
+    @abstractmethod
+    def decide_undecided(self) -> None:
+        """A probe was answered: timeouts are failed attempts, cuts are suspect."""
+
+    @abstractmethod
+    async def forget(self, reason: str) -> None:
+        """Make the client forget what it holds, and release it, with what is undecided. No attempt is used."""
+
+    @abstractmethod
+    def say_away(self, *, again: bool) -> None:
+        """Report that it does not answer; ``again``: it did not before."""
+
+    @abstractmethod
+    def say_back(self) -> None:
+        """Report that it answers."""
+
+    @abstractmethod
+    def say_blocked(self, *, over: bool) -> None:
+        """Report that it takes nothing, or that this is ``over``."""
+
+    def reported_unreachable(self) -> str:
+        """Why an event came back unreachable; empty where none did, or ``shut`` was called for it."""
+        return ""
+
+    # The same for both.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether events may be offered."""
+        return self._opened.is_set()
+
+    async def wait_open(self) -> None:
+        """Return as soon as it answers."""
+        await self._opened.wait()
+
+    @property
+    def state(self) -> DestinationState:
+        """The value of ``openoutbox_destination_state``."""
+        if self.reason:
+            return DestinationState.AWAY
+        return DestinationState.BLOCKED if self.blocked else DestinationState.FLOWING
+
+    async def run(self) -> None:
+        """Watch it while it answers, probe it until it does, without end."""
+        while True:
+            if self._forget_for:
+                reason, self._forget_for = self._forget_for, ""
+                await self.forget(reason)
+            elif self.is_open:
+                await self._watch()
+            else:
+                await self._knock()
+
+    async def _watch(self) -> None:
+        if not await wait_event(self._attention, self.times.health_check_interval):
+            with suppress(BrokerUnreachable):
+                await self.check(self._time.flowing)
+            return
+        # Cleared before it is attended to: an outcome that comes during the probe calls for another look.
+        self._attention.clear()
+        if reason := self.reported_unreachable():
+            self.shut(reason)
+        elif self.undecided:
+            with suppress(BrokerUnreachable):
+                await self.check(self._time.flowing)
+                self.decide_undecided()
+
+    async def _knock(self) -> None:
+        await asyncio.sleep(max(0.0, self._next_knock - self._clock()))
+        self._next_knock = self._clock() + self.times.retry_interval
+        with suppress(BrokerUnreachable):
+            await self.check(self._time.away)
+
+    async def check(self, timeout: float) -> None:
+        """Probe it. Raises BrokerUnreachable without an answer; it is away from then on.
+
+        All callers share a probe that got no answer, so that one that is away is asked once an interval.
+        """
+        interval = self.times.retry_interval
+        async with self._probing:
+            if self.reason and self._clock() - self._unanswered_at < _SHARED * interval:
+                raise BrokerUnreachable(self.reason)
+            before, began = self.acknowledged, self._clock()
+            try:
+                async with asyncio.timeout(timeout + _PROBE_GRACE):  # one that ignores its own deadline is no answer
+                    await self.publisher.probe(timeout)
+            except Exception as error:  # noqa: BLE001 - whatever a client raises: the knocking must go on
+                if self.acknowledged == before:
+                    self._time.note_silence(self._clock() - began)
+                    reason = str(error) or f"no answer within {timeout:g} s"
+                    self.shut(reason)
+                    self._unanswered_at, self._next_knock = began, max(self._next_knock, began + interval)
+                    raise BrokerUnreachable(reason) from None
+            else:
+                self._time.note_answer(self._clock() - began)
+            if self.blocked and self._clock() - self._blocked_at > self.times.forget_blocked:
+                self.block("")
+            if self.reason:
+                self._reopen()
+
+    def _reopen(self) -> None:
+        self.reason = self._forget_for = ""
+        self.say_back()
+        self._opened.set()
+        self._attention.set()  # what is undecided is looked at once more, since nothing is forgotten now
+
+    def shut(self, reason: str) -> None:
+        """It does not answer: nothing is offered from here on, and ``run`` makes the client forget what it holds."""
+        now, again = self._clock(), not self.is_open
+        if not again:
+            if now - self._closed_at < self.times.retry_interval:
+                self._next_knock = max(self._next_knock, now + self.times.retry_interval)
+            self._closed_at = now
+            # Closed before ``run`` forgets: no other task offers from here on, so forgetting leaves nothing behind.
+            self._opened.clear()
+        self.reason = self._forget_for = reason or self.reason or "no answer"
+        self._attention.set()
+        self.say_away(again=again)
+
+    def block(self, reason: str) -> None:
+        """It takes nothing although it answers, or, with an empty reason, takes events again."""
+        was_blocked, self.blocked = self.blocked, reason
+        self._blocked_at = self._clock()
+        if bool(reason) != bool(was_blocked):
+            self.say_blocked(over=not reason)
