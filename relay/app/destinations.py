@@ -7,6 +7,7 @@ webhooks, whose host is a destination by its name however it is configured.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -91,13 +92,13 @@ def read_plan(settings: Settings) -> RoutingPlan:
 class Destinations:
     """The publisher of a relay, and what is shown of where events go."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises ConfigError."""
+    def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
+        """``now`` is the time that publishers stamp and sign with. Raises ConfigError."""
         self._plan = plan = read_plan(settings)
         self._drops = Drops()
         self._several: SeveralPublishers | None = None
         self.publisher: Publisher
-        by_name = {name: publishers.build_publisher(own) for name, own in plan.destinations.items()}
+        by_name = {name: publishers.build_publisher(own, now) for name, own in plan.destinations.items()}
         if plan.routes is not None and (plan.several or settings.publisher_type == "http"):
             times = Times(
                 retry_interval=settings.publisher_connect_retry_interval, connection_timeout=self.connection_timeout

@@ -46,6 +46,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         in_order=settings.ordering == "key",
         delete_delivered=settings.on_delivered == "delete",
         fan_out=plan.fan_out,
+        dated=_dated(plan),
     )
     findings += storage
     if plan.several:
@@ -66,6 +67,12 @@ async def _all(plan: RoutingPlan, types: list[str] | None) -> list[Finding]:
 
     checked = await asyncio.gather(*(check(*one) for one in plan.destinations.items()))
     return [finding for found in checked for finding in found]
+
+
+def _dated(plan: RoutingPlan) -> list[str]:
+    """What of the messages has a time, and by whose clock."""
+    found = [kinds.find(own.publisher_type) for own in plan.destinations.values()]
+    return sorted({kind.dated for kind in found if kind is not None and kind.dated})
 
 
 def _about(name: str, finding: Finding) -> Finding:

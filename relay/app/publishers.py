@@ -6,7 +6,9 @@ when that broker is built.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from relay.app.required import required
@@ -165,8 +167,10 @@ def connection_timeout(settings: Settings) -> float:
     return getattr(options_of(settings), "connection_timeout", 0.0) if kind in _OPTIONS else 0.0
 
 
-def build_publisher(settings: Settings) -> Publisher:
+def build_publisher(settings: Settings, now: Callable[[], float] = time.time) -> Publisher:
     """Return the publisher of PUBLISHER_TYPE; imports its module alone, and so its client library alone.
+
+    ``now`` is the time that it stamps and signs with, where it does.
 
     Raises ConfigError without the extra that brings the client library.
     """
@@ -180,7 +184,8 @@ def build_publisher(settings: Settings) -> Publisher:
         return kind.build(_target(settings))
     with requires(kind.extra, f"PUBLISHER_TYPE={name}"):
         publisher = kind.load_publisher()
-    return publisher(options_of(settings))
+    options = options_of(settings)
+    return publisher(replace(options, now=now) if hasattr(options, "now") else options)
 
 
 def _target(settings: Settings) -> DestinationConfig:

@@ -66,9 +66,10 @@ async def run(settings: Settings) -> int:
 async def _live(settings: Settings) -> None:
     """Build the rooms, run the relay until a signal, and close them."""
     telemetry = PrometheusTelemetry(settings.relay_id)
-    destinations = Destinations(settings)
+    destinations = Destinations(settings, telemetry.database_clock.now)
     _warn(destinations.warnings)
-    storage = PostgresOutbox(build.storage_options(settings, fan_out=destinations.fan_out))
+    options = build.storage_options(settings, fan_out=destinations.fan_out)
+    storage = PostgresOutbox(options, telemetry.database_clock)
     log = build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None
     lag = build_subscription_lag(settings)

@@ -78,6 +78,8 @@ class DestinationKind:
     """The extra of the package that brings its client; empty for none."""
     timeout: str = ""
     """The variable that bounds one publish; empty without one."""
+    dated: str = ""
+    """What of its messages has a time that its servers may refuse, and by whose clock; empty for nothing."""
     prefixes: tuple[str, ...] = ()
     """How its variables begin."""
     guarded: tuple[str, ...] | None = None
@@ -123,6 +125,7 @@ _AWS: Final[dict[str, Any]] = {
     "check": "relay.brokers.aws.check:check",
     "unreachable": "check the credentials (aws sts get-caller-identity shows whose they are), region and endpoint",
     "server": "the service",
+    "dated": "AWS requests are signed by this host's clock",
 }
 
 KINDS: Final[Mapping[str, DestinationKind]] = {
@@ -138,6 +141,7 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             port=9092,
             extra="kafka",
             timeout="KAFKA_WRITE_TIMEOUT",
+            dated="Kafka messages are stamped by the database's clock",
             prefixes=("KAFKA_",),
             formats=(*_CLOUDEVENTS, "debezium", "debezium-server"),
             publisher="relay.brokers.kafka.publisher:KafkaPublisher",
@@ -214,6 +218,7 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             port=443,
             extra="http",
             timeout="HTTP_TIMEOUT",
+            dated="webhook-timestamp and its signature are by the database's clock",
             prefixes=("HTTP_",),
             guarded=("HTTP_ENDPOINT", "HTTP_SECRET", "HTTP_TIMEOUT", "HTTP_CONNECTION", "HTTP_TLS_", "HTTP_ALLOW_"),
             formats=_CLOUDEVENTS,

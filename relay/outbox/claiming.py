@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, LiteralString, NamedTuple
@@ -15,7 +15,7 @@ import psycopg
 from psycopg.types.numeric import Int8
 
 from relay.core.blame import kept
-from relay.core.clock import steady_seconds
+from relay.core.clock import DatabaseClock, steady_seconds
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.event import Claim, EventId, OutboxEvent
 from relay.outbox.guard import ClaimGuard
@@ -34,6 +34,7 @@ from relay.postgres.sql import statement
 Cursor = psycopg.AsyncCursor[tuple[Any, ...]]
 Values = Mapping[str, Any] | None
 Row = tuple[Any, ...]
+Work = Callable[[Connection], Awaitable[list[Row]]]
 
 _EVERYWHERE = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0)
 _FIELDS = len(OutboxEvent._fields)
@@ -58,8 +59,11 @@ class Wanted(NamedTuple):
 class Claims:
     """One caller at a time."""
 
-    def __init__(self, connection: DeadlineConnection, options: PostgresOptions, paused: PausedRows) -> None:
+    def __init__(
+        self, connection: DeadlineConnection, options: PostgresOptions, paused: PausedRows, clock: DatabaseClock
+    ) -> None:
         self._claiming = connection
+        self._clock = clock
         self._options = options
         self.paused = paused
         """What claims leave out."""
@@ -227,7 +231,15 @@ class Claims:
                 self._claimed(span, rows)
             return rows
 
-        return await self._claiming.run("claiming", work)
+        return await self._claiming.run("claiming", partial(self._measured, work))
+
+    async def _measured(self, work: Work, connection: Connection) -> list[Row]:
+        """Do the work of a claim; its fence says the database's time."""
+        sent_at = steady_seconds()
+        rows = await work(connection)
+        if rows:
+            self._clock.measured(rows[0][_FENCE].timestamp(), sent_at, steady_seconds())
+        return rows
 
     def _left_out(self, wanted: Wanted) -> dict[str, Any]:
         return {

@@ -23,6 +23,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, LiteralString, NamedTuple
 
+from relay.core.clock import DatabaseClock
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
@@ -61,7 +62,8 @@ class Extensions(NamedTuple):
 class PostgresOutbox:
     """The adapter. Constructing it connects to nothing; raises ConfigError for an invalid URL."""
 
-    def __init__(self, options: PostgresOptions) -> None:
+    def __init__(self, options: PostgresOptions, clock: DatabaseClock | None = None) -> None:
+        """``clock`` learns the database's time from the claims."""
         self._options = options
         self._generation = Generation()
         self._connections = connections(options, self._generation)
@@ -75,7 +77,7 @@ class PostgresOutbox:
         self.extensions = Extensions()
         self.longest_lease = 0.0
         """The longest LEASE_TIMEOUT of the other living relays, in seconds, where it is known."""
-        self._claims = Claims(self._claiming, options, self.paused)
+        self._claims = Claims(self._claiming, options, self.paused, clock or DatabaseClock())
         self._reaping = Reaping(self._housekeeping, slow, options)
         self._reads = SlowReads(slow, options, self.paused)
         self._ping = statement("outbox/table:ping", options.table)

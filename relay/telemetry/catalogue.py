@@ -115,6 +115,13 @@ HORIZON_HELD = _row(
     "For how long an open transaction, a prepared one or a replication slot has kept vacuum from removing dead rows, 0 "
     "without one; read once a minute. The log and relay-cli check name it.",
 )
+CLOCK_OFFSET = _row(
+    "openoutbox_clock_offset_seconds",
+    _G,
+    (),
+    "Seconds by which the database's clock is ahead of this host's, at the last claim that brought events, 0 before. "
+    "Times that are signed or stamped for others are the database's.",
+)
 TIMES_AHEAD = _row(
     "openoutbox_times_ahead_rows",
     _G,

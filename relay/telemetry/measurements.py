@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from relay.core.clock import DatabaseClock
 from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState
 from relay.core.tracecontext import TraceContext
@@ -30,6 +31,8 @@ class Measurements:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
+        self.database_clock = DatabaseClock(clock)
+        """Measured by the storage."""
         self._delivered = self._failed = self._lost = self._released = 0
         self._reaped_retried = self._reaped_dead = 0
         self._refused = dict.fromkeys(("claim", "settle", "renew", "reap"), 0)
@@ -147,6 +150,7 @@ class Measurements:
         yield metrics.BACKLOG_AT, single(self._backlog_at)
         yield metrics.OLDEST_DELIVERED_AGE, single(self._oldest_delivered_age)
         yield metrics.HORIZON_HELD, single(self._horizon_held)
+        yield metrics.CLOCK_OFFSET, single(self.database_clock.offset)
         yield metrics.TIMES_AHEAD, by_label(**self._ahead)
         yield metrics.IN_FLIGHT, single(self._in_flight)
         yield metrics.RELAY_STATE, single(self._state)

@@ -30,7 +30,7 @@ from tests.support.options import (
 ALONE = {
     EngineOptions: {"probe_timeout", "sample_interval"},
     PostgresOptions: {"statement_timeout", "ping_timeout"},
-    KafkaOptions: {"queue_messages", "queue_bytes"},
+    KafkaOptions: {"queue_messages", "queue_bytes", "now"},
     NatsOptions: {"max_pending"},
     RedisOptions: {"max_pending", "max_bulk"},
     RetryPolicy: set[str](),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -41,6 +42,8 @@ class HttpOptions:
     tls_key: str | None
     circuit_pause: float
     """For how long an endpoint that has given no answer several times in a row gets no request."""
+    now: Callable[[], float] = time.time
+    """What requests are dated and signed with, in seconds since 1970."""
 
 
 def client_tls(options: HttpOptions) -> ssl.SSLContext:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final, NamedTuple
 
 from relay.brokers.http.endpoints import Endpoint
@@ -27,7 +26,7 @@ class HttpRequest(NamedTuple):
 
 def request_of(event: OutboxEvent, endpoint: Endpoint, options: HttpOptions) -> HttpRequest:
     """The POST of an event, signed now: receivers refuse an old timestamp."""
-    timestamp = int(time.time())
+    timestamp = int(options.now())
     message = None if options.message_format is None else options.message_format(event)
     body, content_type = event.payload, options.content_type
     if message is not None:

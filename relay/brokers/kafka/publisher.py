@@ -183,6 +183,7 @@ class KafkaPublisher(SingleDestination):
             events,
             receipts=self._options.receipts,
             message_format=self._options.message_format,
+            now=self._options.now,
             run_timeout=timeout,
             start_timeout=self._options.connection_timeout,
         )

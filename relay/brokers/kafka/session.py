@@ -150,6 +150,7 @@ class KafkaSession:
         *,
         receipts: bool,
         message_format: MessageFormat | None,
+        now: Callable[[], float],
         run_timeout: float | None = None,
         start_timeout: float = 0.0,
     ) -> None:
@@ -168,6 +169,7 @@ class KafkaSession:
         self._loop = asyncio.get_running_loop()
         self._receipts = receipts
         self._message_format = message_format
+        self._now = now
         self._run_timeout = run_timeout
         self._start_timeout = start_timeout
         self._room = asyncio.Event()
@@ -318,7 +320,7 @@ class KafkaSession:
         produce, in_client, message_format = producer.produce, offer.in_client, self._message_format
         note = offer.note_with_receipt if self._receipts else offer.note
         refused: list[Resolution] = []
-        at, size, full = start, 0, False
+        at, size, full, timestamp = start, 0, False, int(self._now() * 1000)
         for at in range(start, min(start + _SLICE, len(events))):
             event = events[at]
             topic = event.event_type
@@ -335,7 +337,7 @@ class KafkaSession:
             try:
                 # By position: a third less than by name for a call that does little else (partition, callback, its
                 # alias, timestamp).
-                produce(topic, payload, event.partition_key, -1, partial(note, at), None, 0, headers)
+                produce(topic, payload, event.partition_key, -1, partial(note, at), None, timestamp, headers)
             except BufferError:
                 in_client[at] = None
                 full = True

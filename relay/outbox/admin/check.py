@@ -5,7 +5,7 @@ Raises nothing of ``relay.core.errors``: whatever is wrong is a finding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -53,36 +53,34 @@ def check_storage(
     in_order: bool = False,
     delete_delivered: bool = False,
     fan_out: bool = False,
+    dated: Sequence[str] = (),
 ) -> tuple[list[Finding], list[str] | None]:
     """The findings, and the event types that wait for a destination; None when they could not be read.
 
     ``lease_timeout`` is LEASE_TIMEOUT in seconds. ``in_order`` says that ORDERING is ``key``, ``delete_delivered`` that
     ON_DELIVERED is ``delete``, ``fan_out`` that routes send events to several destinations: each needs more.
-    ``retention`` is the age in seconds up to which prune retains delivered events.
+    ``retention`` is the age in seconds up to which prune retains delivered events. ``dated`` says what of the messages
+    has a time that receivers may refuse.
     """
     findings = list(schema_findings(url, table))
     if any(finding.level is Level.ERROR for finding in findings):
         return findings, None
     try:
         with operating(url, table, _DOING) as connection:
-            findings += [writable(connection), _clock(connection)]
+            findings += [writable(connection), _clock(connection, dated)]
             findings += _rights(connection, table, delete_delivered=delete_delivered)
-            findings += hidden_rows(connection, table)
-            findings += [*kind_findings(connection, table), *_refusing_indexes(connection, table)]
+            for look in (hidden_rows, kind_findings, _refusing_indexes):
+                findings += look(connection, table)
             findings += _beside(connection, table)
             findings += _order(connection, table) if in_order else ()
             findings += [_fan_out(connection, table)] if fan_out else ()
             findings.append(mode_finding(connection, table, delete_delivered=delete_delivered))
-            findings += [*_timeless_leases(connection, table), *_times_ahead(connection, table)]
-            findings += _early_reclaims(connection, table, lease_timeout)
-            findings += _held_leases(connection, table, lease_timeout)
+            findings += _times(connection, table, lease_timeout)
             findings += [prune_delay(connection, table, retention), _horizon(connection)]
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
-        return [
-            *findings,
-            Finding(Level.ERROR, "database", str(error), "fix this, then run relay-cli check again"),
-        ], None
+        broken = Finding(Level.ERROR, "database", str(error), "fix this, then run relay-cli check again")
+        return [*findings, broken], None
     return findings, types
 
 
@@ -169,6 +167,14 @@ def _fan_out(connection: Connection, table: TableName) -> Finding:
         return Finding(Level.WARNING, "fan-out", f"{user} may not write {FAN_OUT_COLUMN}: {again}", grant)
     advice = f"run: {creation(table)} --with fan-out, grant the relay UPDATE ({FAN_OUT_COLUMN}), then restart it"
     return Finding(Level.WARNING, "fan-out", f"there is no column {FAN_OUT_COLUMN}: {again}", advice)
+
+
+def _times(connection: Connection, table: TableName, lease_timeout: float) -> Iterator[Finding]:
+    """Rows whose times are wrong, or show that a relay is."""
+    yield from _timeless_leases(connection, table)
+    yield from _times_ahead(connection, table)
+    yield from _early_reclaims(connection, table, lease_timeout)
+    yield from _held_leases(connection, table, lease_timeout)
 
 
 def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Finding]:
@@ -283,14 +289,16 @@ def writable(connection: Connection) -> Finding:
     return Finding(Level.OK, "database", f"PostgreSQL {version // 10_000}.{version % 10_000} answers and takes writes")
 
 
-def _clock(connection: Connection) -> Finding:
+def _clock(connection: Connection, dated: Sequence[str]) -> Finding:
     before = datetime.now(UTC)
     theirs = database_time(connection)
     ours = before + (datetime.now(UTC) - before) / 2
     skew = (theirs - ours).total_seconds()
     if abs(skew) > _LONGEST_SKEW:
         message = f"this host's clock is {abs(skew):.1f} s {'behind' if skew > 0 else 'ahead of'} the database's"
-        advice = "synchronize the clocks by NTP; the database alone times deliveries, but logs and latencies are wrong"
+        if dated:
+            message += f". Receivers refuse a time that is minutes off: {'; '.join(dated)}"
+        advice = "synchronize both clocks by NTP; the database's times deliveries, this host's logs and latencies"
         return Finding(Level.WARNING, "clock", message, advice)
     return Finding(Level.OK, "clock", f"within {_LONGEST_SKEW:g} s of the database's")
 

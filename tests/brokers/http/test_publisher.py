@@ -91,6 +91,18 @@ async def test_a_request_is_what_the_standards_library_verifies(
     assert (post.header("host"), post.header("authorization")) == (f"127.0.0.1:{server.port}", None)
 
 
+async def test_a_request_is_signed_by_the_clock_that_the_options_name(server: WebhookServer) -> None:
+    now = time.time() - 100.0
+    own = HttpPublisher(http_options(f"http://127.0.0.1:{server.port}/hook", secrets=[SECRET], now=lambda: now))
+    await own.open()
+    event = make_event(new_type(), b"{}")
+    assert await outcomes(own, [event]) == [Acknowledged()]
+    await own.close()
+    [post] = server.received(event.event_type)
+    assert post.header("webhook-timestamp") == str(int(now))
+    assert Webhook(SECRET).verify(post.body, dict(post.headers)) == {}
+
+
 async def test_url_login_and_query_reach_the_receiver(server: WebhookServer) -> None:
     url = f"http://user:p%40ss@127.0.0.1:{server.port}/a/b?x=1&y=%20"
     async with opened(url, content_type="application/cloudevents+json") as publisher:

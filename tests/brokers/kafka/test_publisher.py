@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
@@ -86,6 +87,26 @@ async def test_a_full_queue_is_waited_for(kafka: str, topic: MakeTopic) -> None:
 
 async def test_a_receipt_names_partition_and_offset(publisher: KafkaPublisher, topic: MakeTopic) -> None:
     assert await outcomes(publisher, [make_event(topic())]) == [Acknowledged({"partition": 0, "offset": 0})]
+
+
+async def test_a_message_is_stamped_by_the_clock_that_the_options_name(kafka: str, topic: MakeTopic) -> None:
+    """A broker refuses a timestamp that is far off."""
+    name = topic(config={"message.timestamp.before.max.ms": "60000", "message.timestamp.after.max.ms": "60000"})
+    results = []
+    for offset in (-600.0, 0.0, 600.0):
+        publisher = KafkaPublisher(kafka_options(kafka, now=partial(_at, time.time() + offset)))
+        await publisher.open()
+        results += await outcomes(publisher, [make_event(name)])
+        await publisher.close()
+    before, exact, after = results
+    assert exact == Acknowledged()
+    for refused in (before, after):
+        assert isinstance(refused, Transient)
+        assert refused.code == "INVALID_TIMESTAMP"
+
+
+def _at(seconds: float) -> float:
+    return seconds
 
 
 async def test_a_client_that_breaks_is_replaced(publisher: KafkaPublisher, topic: MakeTopic) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from relay.__main__ import main
 from relay.app import publishers
@@ -61,9 +62,9 @@ def _unheard(outcome: Outcome) -> Outcome:
     return Transient("UNHEARD", "by chance") if isinstance(outcome, Acknowledged) else outcome
 
 
-def build_failing(settings: Settings) -> Publisher:
+def build_failing(settings: Settings, now: Callable[[], float] = time.time) -> Publisher:
     """The publisher of the settings, failing now and then."""
-    return Failing(_build(settings))
+    return Failing(_build(settings, now))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from relay.__main__ import main
 from relay.app import publishers
@@ -40,9 +41,9 @@ class Poisonable:
         await self._publisher.publish(events, sink)
 
 
-def build_poisonable(settings: Settings) -> Publisher:
+def build_poisonable(settings: Settings, now: Callable[[], float] = time.time) -> Publisher:
     """The publisher of the settings, poisonable."""
-    return Poisonable(_build(settings))
+    return Poisonable(_build(settings, now))
 
 
 if __name__ == "__main__":
