@@ -129,10 +129,9 @@ class Destinations:
         """The destinations that do not answer, for /readyz."""
         return self._several.degraded() if self._several is not None else {}
 
-    def read(self, broker_error: str) -> Iterator[Reading]:
-        """The provider of the destinations' metrics; ``broker_error`` says why a single one does not answer."""
+    def read(self, state: DestinationState) -> Iterator[Reading]:
+        """The provider of the destinations' metrics; ``state`` is that of a single one."""
         if self._several is None:
-            state = DestinationState.AWAY if broker_error else DestinationState.FLOWING
             states = dict.fromkeys(self._plan.destinations, state)
         else:
             states = {name: member.state for name, member in self._several.members.items()}

@@ -87,7 +87,7 @@ async def _live(settings: Settings) -> None:
         lambda: {**destinations.degraded(), **(log.degraded() if log is not None else {})},
     )
     optional = [part for part in (log, lag) if part is not None]
-    for read in (lambda: destinations.read(relay.health.broker_error), *(part.read for part in optional)):
+    for read in (lambda: destinations.read(relay.destination.state), *(part.read for part in optional)):
         telemetry.providers.add(read)
     server = StatusServer(view, ServerOptions(settings.server_port.host, settings.server_port.port))
     _stop_on_signals(relay)

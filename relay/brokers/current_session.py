@@ -57,10 +57,15 @@ class CurrentSession(Generic[S]):
                 return
             rest = left
 
+    @property
+    def in_use(self) -> S | None:
+        """The session that events are sent over; None without one."""
+        return None if self._session is None or self._session.ended_as is not None else self._session
+
     async def get(self) -> S:
         """Return the session in use, or connect. Concurrent callers share one attempt. Raises BrokerUnreachable."""
-        if self._session is not None and self._session.ended_as is None:
-            return self._session
+        if (session := self.in_use) is not None:
+            return session
         if self._attempt is None or self._attempt.done():
             self._attempt = asyncio.create_task(self._connect())
         attempt = self._attempt

@@ -28,16 +28,13 @@ class Settlement:
     retried: list[tuple[EventId, str, float]] = field(default_factory=list)
     """Event id, error text, delay in seconds."""
     buried: list[tuple[EventId, str]] = field(default_factory=list)
-    """Event id, error text."""
     released: list[EventId] = field(default_factory=list)
     acknowledged: dict[EventId, str] = field(default_factory=dict)
     """``acknowledged_by`` of events that are not delivered, and that some of their destinations have acknowledged."""
 
     def keep_names(self, *events: OutboxEvent) -> None:
         """Write down what is known of these events in ``acknowledged_by``."""
-        for event in events:
-            if event.acknowledged_by is not None:
-                self.acknowledged[event.event_id] = event.acknowledged_by
+        self.acknowledged |= {one.event_id: one.acknowledged_by for one in events if one.acknowledged_by is not None}
 
     def put_before(self, earlier: Settlement) -> None:
         """Write these verdicts, too, before its own."""
@@ -60,9 +57,8 @@ class Settlement:
 
     def event_ids(self) -> list[EventId]:
         """Every event there is a verdict on."""
-        retried = (event_id for event_id, _, _ in self.retried)
-        buried = (event_id for event_id, _ in self.buried)
-        return [*self.delivered, *retried, *buried, *self.released]
+        failed = (entry[0] for entries in (self.retried, self.buried) for entry in entries)
+        return [*self.delivered, *failed, *self.released]
 
     def __len__(self) -> int:
         return len(self.delivered) + len(self.retried) + len(self.buried) + len(self.released)
@@ -147,10 +143,9 @@ class Rest(NamedTuple):
 class OutboxStorage(Protocol):
     """The outbox table.
 
-    Every method raises ``StorageUnavailable`` when the database is unavailable (whether the statement took effect
-    is then unknown), ``StorageBusy`` when it was rolled back and may be repeated, ``SchemaError`` when the table is
-    missing or not granted. ``claim``, ``settle`` and the housekeeping methods may run at the same time as one
-    another.
+    Every method raises ``StorageUnavailable`` when the database does not answer (whether the statement took effect is
+    unknown), ``StorageBusy`` when it was rolled back and may be repeated, ``SchemaError`` for a table that is missing
+    or not granted. ``claim``, ``settle`` and the housekeeping methods may run at the same time as one another.
     """
 
     async def open(self) -> None:
@@ -177,7 +172,6 @@ class OutboxStorage(Protocol):
         of up to 20 goes through; each call tries others. It brings nothing where all of them fail.
 
         A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
-
         A crash of the database may lose a claim until a verdict of it or a later write is committed: its rows are
         PENDING again, and nothing written under its fence takes effect.
         """
@@ -299,6 +293,10 @@ class Publisher(Protocol):
     name: str
 
     @property
+    def blocked(self) -> str:
+        """Why the broker takes nothing although it is connected, where it says so; empty while it takes events."""
+
+    @property
     def keeps_runs(self) -> bool:
         """Whether it may be handed runs: several events of one key and one destination in one ``publish``, in order.
 
@@ -351,7 +349,12 @@ class Publisher(Protocol):
 
 
 class SingleDestination:
-    """The part of a ``Publisher`` that names destinations, for one whose destination is one thing."""
+    """The part of a ``Publisher`` about destinations, for one whose destination is one thing."""
+
+    @property
+    def blocked(self) -> str:
+        """See ``Publisher``; for a broker that never says so."""
+        return ""
 
     def destination_of(self, event: OutboxEvent) -> str:  # noqa: ARG002 -- the same for every event
         """See ``Publisher``."""

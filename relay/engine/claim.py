@@ -64,8 +64,8 @@ class Claimer:
         self._away = context.away
         self._left_out = NONE_HELD
         """The event types that the storage was last told to leave out."""
-        self._reserve = 0 if context.options.in_order else context.options.max_in_flight // _RESERVE
-        """Places for destinations that answer. None in order per key, where a claim cannot leave destinations."""
+        self._reserve = context.options.max_in_flight // _RESERVE
+        """Places for destinations that answer."""
         self._crowded_since: float | None = None
         """Since when there is room, but too little to be worth a claim."""
         self._next_within = float("inf")
@@ -224,7 +224,7 @@ class Claimer:
         """One claim; returns how many events it brought, or -1 when the next one may bring more at once."""
         places, size, without = self._room()
         limit = 1 if control else min(places, self._limit)
-        self._leave_out_away()
+        self._leave_out_away(without)
         sent_at = self._clock()
         self.claiming = True
         # Until the reply says more: a batch that is settled meanwhile may free keys that the claim sees as held.
@@ -258,9 +258,14 @@ class Claimer:
             return
         self._health.storage_worked("claim")
 
-    def _leave_out_away(self) -> None:
-        """Leave out the events whose destinations do not answer, but for a claim now and then that tries them."""
+    def _leave_out_away(self, slow: Sequence[str]) -> None:
+        """Leave out the events whose destinations do not answer, but for a claim now and then that tries them.
+
+        In order per key those that are ``slow``, too: they hold up their keys, as paused ones do.
+        """
         away = self._away.held() if self._away else NONE_HELD
+        if slow and self._options.in_order:
+            away = away._replace(types=tuple(sorted({*away.types, *slow})))
         if away != self._left_out:
             self._left_out = away
             self._storage.leave_out(away.types, away.in_part)

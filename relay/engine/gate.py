@@ -10,9 +10,11 @@ then ``forget`` takes back what they offered, and the offer loop releases what t
 
 from __future__ import annotations
 
+from relay.core.telemetry import DestinationState
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
 from relay.engine.destination.destination import Destination, Times
+from relay.engine.destination.several import SeveralPublishers
 from relay.engine.publish import Offers
 
 
@@ -28,8 +30,15 @@ class Gate(Destination):
             health_check_interval=options.health_check_interval,
         )
         super().__init__(
-            context.publisher, times, context.clock, context.inflight.attention, reason=context.health.broker_error
+            context.publisher.name,
+            context.publisher,
+            times,
+            context.clock,
+            context.inflight.attention,
+            context.health.broker_error,
         )
+        self._single = not isinstance(context.publisher, SeveralPublishers)
+        """Several destinations have a state each."""
         self._inflight = context.inflight
         self._health = context.health
         self._offers = offers
@@ -64,14 +73,19 @@ class Gate(Destination):
         # Not before: outcomes that came while it abandoned are answered by the closing, too.
         self._decider.forget_unreachable()
 
-    def say_away(self, *, again: bool) -> None:  # noqa: ARG002 - health repeats it now and then
-        """In the log, /readyz and the relay's state."""
-        self._health.broker_failed(self.reason)
+    def look(self) -> None:
+        """At a single broker."""
+        if self._single:
+            self.block(self.publisher.blocked)
+            waits = [self._clock() - batch.offered_at for batch in self._inflight.batches if batch.offered]
+            self.note_wait(0.0 if self.blocked else max(waits, default=0.0))
 
-    def say_back(self) -> None:
-        """Likewise."""
-        self._decider.forget_unreachable()
-        self._health.broker_worked()
-
-    def say_blocked(self, *, over: bool) -> None:
-        """See ``relay.engine.health``."""
+    def say(self, state: DestinationState, reason: str, *, again: bool = False) -> None:
+        """Whether it answers is in the relay's state, too."""
+        if state is DestinationState.AWAY:
+            self._health.broker_failed(reason)
+        elif not self.is_open:
+            self._decider.forget_unreachable()
+            self._health.broker_worked()
+        else:
+            super().say(state, reason, again=again)

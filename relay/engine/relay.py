@@ -92,7 +92,7 @@ class Relay:
         self.refused_rows = context.refused_rows
         self.decider = Decider(context)
         self._offers = Offers(context, self.decider)
-        self._gate = Gate(context, self._offers, self.decider)
+        self.destination = self._gate = Gate(context, self._offers, self.decider)
         self._claimer = Claimer(context, self._gate, self._offers)
         self._isolation = Isolation(context, self._gate, self._offers)
         self._settler = Settler(context)

@@ -38,6 +38,9 @@ class RelayStatus:
         """Whether storage and broker answered their last probes."""
         health = self._relay.health
         degraded = self._degraded()
+        single = self._relay.destination
+        if not single.reason and single.trouble:
+            degraded = {**degraded, single.title: single.trouble}
         return Readiness(
             health.storage_error,
             health.broker_error,

@@ -15,6 +15,7 @@ from relay.core.errors import ConfigError
 from relay.core.event import Fence
 from relay.core.outcome import ACKNOWLEDGED, Transient
 from relay.core.ports import SettledAttempt
+from relay.core.telemetry import DestinationState
 from relay.core.verdict import DELIVER, Retry
 from relay.deliverylog.mapping import Naming, log_entry
 from relay.engine.destination.routed import RoutedPublisher
@@ -55,11 +56,11 @@ def test_without_routes_there_is_nothing_around_the_publisher() -> None:
     assert type(plain.publisher) is NullPublisher
     assert plain.traced is plain.logged is None
     assert (plain.degraded(), plain.warnings) == ({}, [])
-    text = exposition_of(lambda: plain.read("no answer"), "r1")
+    text = exposition_of(lambda: plain.read(DestinationState.AWAY), "r1")
     assert 'openoutbox_destination_state{destination="null",relay_id="r1"} 4.0' in text
     assert "openoutbox_events_dropped_total" not in text
     assert 'openoutbox_destination_state{destination="null",relay_id="r1"} 1.0' in exposition_of(
-        lambda: plain.read(""), "r1"
+        lambda: plain.read(DestinationState.FLOWING), "r1"
     )
 
 
@@ -113,7 +114,7 @@ async def test_drops_and_destinations_are_counted(several: Settings) -> None:
     built = Destinations(several)
     sink = Collector()
     await built.publisher.publish([make_event("drop")], sink)
-    text = exposition_of(lambda: built.read(""), "r1")
+    text = exposition_of(lambda: built.read(DestinationState.FLOWING), "r1")
     assert 'openoutbox_events_dropped_total{event_type="drop",relay_id="r1"} 1.0' in text
     assert 'openoutbox_destination_up{destination="second",relay_id="r1"} 1.0' in text
     assert 'openoutbox_destination_state{destination="second",relay_id="r1"} 1.0' in text

@@ -13,6 +13,7 @@ from relay.app.destinations import Destinations
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Away, Outcome, Transient, Unreachable
+from relay.core.telemetry import DestinationState
 from relay.localservers.process import free_port
 from relay.settings.settings import Settings
 from relay.telemetry.prometheus import exposition_of
@@ -115,7 +116,7 @@ class Host:
 
     def shown(self) -> tuple[int, list[str]]:
         """Its state in the metrics, and what /readyz names."""
-        text = exposition_of(lambda: self.built.read(""), "r")
+        text = exposition_of(lambda: self.built.read(DestinationState.FLOWING), "r")
         [line] = [one for one in text.splitlines() if one.startswith("openoutbox_destination_state{")]
         assert f'destination="{self.name}"' in line
         return int(float(line.rpartition(" ")[2])), list(self.built.degraded())

@@ -49,7 +49,7 @@ def destinations() -> Iterable[Reading]:
     parts._plan, parts._drops = SimpleNamespace(routes=Routes([])), drops
     parts._several = SimpleNamespace(members={"cache": SimpleNamespace(state=DestinationState.FLOWING)})
     engine = (reading for reading in _measured().read() if reading[0].section is Section.DESTINATIONS)
-    return [*built.read(""), *engine]
+    return [*built.read(DestinationState.FLOWING), *engine]
 
 
 def delivery_log() -> Iterable[Reading]:

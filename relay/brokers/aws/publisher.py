@@ -25,6 +25,7 @@ class AwsPublisher:
     """Publishes over one session at a time; see the module's text."""
 
     keeps_runs = False
+    blocked = ""
 
     def __init__(self, options: AwsOptions) -> None:
         self.name: str = options.kind

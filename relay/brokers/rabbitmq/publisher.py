@@ -32,6 +32,12 @@ class RabbitPublisher(SingleDestination):
         self._options = options
         self._current = CurrentSession(self._connect)
 
+    @property
+    def blocked(self) -> str:
+        """What the server says that it lacks."""
+        session = self._current.in_use
+        return "" if session is None else session.blocked
+
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError; does not connect."""
         await asyncio.to_thread(read_target, self._options)

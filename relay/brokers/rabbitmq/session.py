@@ -52,6 +52,8 @@ class RabbitSession(PipelinedSession):
         super().__init__(options, wire)
         self._options = options
         wire.owner = self
+        self.blocked = ""
+        """What the server says that it lacks; empty while it takes messages."""
         self._returned: dict[str, str] = {}
         """Why a message was returned, by its id; its confirm follows."""
         self._max_size: int | None = None
@@ -97,6 +99,7 @@ class RabbitSession(PipelinedSession):
     def on_blocked(self, reason: str | None) -> None:
         """Let offers wait, or go on."""
         self._blocked = reason is not None
+        self.blocked = reason or ""
         if reason is not None:
             logger.warning(
                 "RabbitMQ takes no messages for now (%s); what is offered waits",

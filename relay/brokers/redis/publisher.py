@@ -30,6 +30,7 @@ class RedisPublisher:
 
     name = "redis"
     keeps_runs = False
+    blocked = ""
 
     def __init__(self, options: RedisOptions) -> None:
         self._options = options

@@ -1,12 +1,16 @@
 """What decides that a destination does not answer: its probe, its pace, and its state, for one destination or many.
 
-    state    begins when                         ends when                 its events           log line
-    flowing                                                                are claimed
-    blocked  it answers probes, and an event     an event is answered, or  wait, no attempt:    destination_blocked
-             came back since it takes nothing    none came back for long   Away
-    away     an event came back unreachable, or  a probe is answered       wait, no attempt:    destination_away
-             a probe got no answer                                         Away, Unreachable
+    state    begins when                           ends when                its events            log line
+    flowing                                                                 are claimed
+    slow     an event has waited 5 s for its       none has for 30 s        are claimed           destination_slow
+             answer
+    blocked  the broker says that it takes         an event is answered     wait, no attempt;     destination_blocked
+             nothing, or an event came back for                             one is tried now
+             that                                                           and then
+    away     an event came back unreachable, or    a probe is answered      wait, no attempt      destination_away
+             a probe got no answer
 
+Each state but flowing has an alert (docs/operate/alerts.md); ``destination_back`` is the log line of its end.
 A destination that refuses the login or the TLS handshake counts as away; its reason says so. ``relay.engine.gate`` is
 the destination of a whole relay: while it does not answer, nothing is claimed. ``relay.engine.destination.member`` is
 one of several: while it does not answer, its own events wait.
@@ -24,6 +28,7 @@ comes: so forgetting follows each of them.
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,8 +40,18 @@ from relay.core.telemetry import DestinationState
 from relay.engine.probetime import ProbeTime
 from relay.engine.waiting import wait_event
 
+logger = logging.getLogger(__name__)
+
+_SAID = {
+    DestinationState.FLOWING: (logging.INFO, "back", "destination %s %s"),
+    DestinationState.SLOW: (logging.WARNING, "slow", "destination %s is slow: %s"),
+    DestinationState.BLOCKED: (logging.ERROR, "blocked", "destination %s answers probes and takes no events: %s"),
+    DestinationState.AWAY: (logging.ERROR, "away", "destination %s cannot be reached: %s"),
+}
 _SHARED = 0.9  # of the retry interval, after the beginning of a probe without an answer
 _PROBE_GRACE = 1.0  # seconds that a probe may take beyond its own deadline
+_SLOW_AFTER = 5.0  # seconds without an answer to an event
+_SLOW_FOR = 30.0  # seconds since an event waited that long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +76,28 @@ class Destination(ABC):
     """See the module's text. Everything runs in the event loop's thread."""
 
     def __init__(
-        self, publisher: Publisher, times: Times, clock: Callable[[], float], attention: asyncio.Event, *, reason: str
+        self,
+        name: str,
+        publisher: Publisher,
+        times: Times,
+        clock: Callable[[], float],
+        attention: asyncio.Event,
+        reason: str = "",
     ) -> None:
         """``attention`` is set when there is something to look at; ``reason`` is why it does not answer as yet."""
+        self.name = name
+        self.title = f"destination {name}"
+        """Its name in reasons and in /readyz."""
         self.publisher = publisher
         self.times = times
         self.reason = reason
         """Why it does not answer; empty while it does."""
         self.blocked = ""
         """Why it takes nothing although it answers; empty while it does."""
+        self.slow = ""
+        """Why its answers take long; empty while they do not."""
+        self._slow_at = 0.0
+        """When an event waited for long last."""
         self._clock = clock
         self._attention = attention
         self._opened = asyncio.Event()
@@ -103,21 +131,19 @@ class Destination(ABC):
     async def forget(self, reason: str) -> None:
         """Make the client forget what it holds, and release it, with what is undecided. No attempt is used."""
 
-    @abstractmethod
-    def say_away(self, *, again: bool) -> None:
-        """Report that it does not answer; ``again``: it did not before."""
-
-    @abstractmethod
-    def say_back(self) -> None:
-        """Report that it answers."""
-
-    @abstractmethod
-    def say_blocked(self, *, over: bool) -> None:
-        """Report that it takes nothing, or that this is ``over``."""
-
     def reported_unreachable(self) -> str:
         """Why an event came back unreachable; empty where none did, or ``shut`` was called for it."""
         return ""
+
+    def look(self) -> None:  # noqa: B027 - another task looks at one of several
+        """Look at one that answers, after a probe."""
+
+    def say(self, state: DestinationState, reason: str, *, again: bool = False) -> None:
+        """Log what begins; FLOWING is the end of it, and what it does then. ``again``: it was so before."""
+        if not again:
+            level, action, message = _SAID[state]
+            extra = {"action": f"destination_{action}", "destination": self.name}
+            logger.log(level, message, self.name, reason, extra=extra)
 
     # The same for both.
 
@@ -135,7 +161,14 @@ class Destination(ABC):
         """The value of ``openoutbox_destination_state``."""
         if self.reason:
             return DestinationState.AWAY
-        return DestinationState.BLOCKED if self.blocked else DestinationState.FLOWING
+        if self.blocked:
+            return DestinationState.BLOCKED
+        return DestinationState.SLOW if self.slow else DestinationState.FLOWING
+
+    @property
+    def trouble(self) -> str:
+        """Why it is in this state, for /readyz; empty while it flows."""
+        return self.reason or self.blocked or self.slow
 
     async def run(self) -> None:
         """Watch it while it answers, probe it until it does, without end."""
@@ -152,6 +185,7 @@ class Destination(ABC):
         if not await wait_event(self._attention, self.times.health_check_interval):
             with suppress(BrokerUnreachable):
                 await self.check(self._time.flowing)
+                self.look()
             return
         # Cleared before it is attended to: an outcome that comes during the probe calls for another look.
         self._attention.clear()
@@ -197,7 +231,7 @@ class Destination(ABC):
 
     def _reopen(self) -> None:
         self.reason = self._forget_for = ""
-        self.say_back()
+        self.say(DestinationState.FLOWING, "answers")
         self._opened.set()
         self._attention.set()  # what is undecided is looked at once more, since nothing is forgotten now
 
@@ -212,11 +246,24 @@ class Destination(ABC):
             self._opened.clear()
         self.reason = self._forget_for = reason or self.reason or "no answer"
         self._attention.set()
-        self.say_away(again=again)
+        self.say(DestinationState.AWAY, self.reason, again=again)
 
     def block(self, reason: str) -> None:
         """It takes nothing although it answers, or, with an empty reason, takes events again."""
         was_blocked, self.blocked = self.blocked, reason
         self._blocked_at = self._clock()
-        if bool(reason) != bool(was_blocked):
-            self.say_blocked(over=not reason)
+        if reason and not was_blocked:
+            self.say(DestinationState.BLOCKED, reason)
+        elif was_blocked and not reason:
+            self.say(DestinationState.FLOWING, "takes events")
+
+    def note_wait(self, seconds: float) -> None:
+        """An event has waited for its answer for so long; 0 where none waits."""
+        if seconds >= _SLOW_AFTER:
+            self._slow_at = self._clock()
+            if not self.slow:
+                self.slow = f"no answer to an event for {seconds:.0f} s, while probes are answered"
+                self.say(DestinationState.SLOW, self.slow)
+        elif self.slow and self._clock() - self._slow_at >= _SLOW_FOR:
+            self.slow = ""
+            self.say(DestinationState.FLOWING, "answers in time")

@@ -4,7 +4,10 @@ While it is away its events are ``Away``: they use no attempt, and the engine's 
 timeout or a cut connection is held while this destination is probed, since an answer of another one says nothing about
 it: no answer makes it ``Away``; an answer makes a timeout ``Transient``, and a cut is passed on to the engine.
 
-One that answers probes may take nothing all the same: its publisher then reports ``Away``, until an event is answered.
+One that answers probes may take nothing all the same. Its publisher reports ``Away`` for events, or says that the
+broker is blocked. Then what was offered is taken back as ``Away``, with the connection: what waits there would keep the
+places of other destinations for as long as the broker likes. One event is tried per retry interval, until one is
+answered.
 
 What is offered is handed over by a task of its own, in order, so that a client which is full, or waits for its
 connection, holds up no other destination. How much may wait here is bounded by what the engine has in flight.
@@ -15,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -38,26 +42,26 @@ from relay.engine.destination.destination import Destination, Times
 
 logger = logging.getLogger(__name__)
 
+_LOOK = 0.5  # seconds between two looks at what was offered
+
 
 class Member(Destination):
     """A destination by its name. Everything runs in the event loop's thread."""
 
     def __init__(self, name: str, publisher: Publisher, times: Times, any_answers: Callable[[], bool]) -> None:
         """``any_answers`` says whether some destination answers, this one or another."""
-        super().__init__(publisher, times, lambda: asyncio.get_running_loop().time(), asyncio.Event(), reason="")
-        self.name = name
-        self.title = f"destination {name}"
-        """Its name in reasons and in /readyz."""
+        super().__init__(name, publisher, times, lambda: asyncio.get_running_loop().time(), asyncio.Event())
         self._any_answers = any_answers
         self._acknowledged = 0
         self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink]] = deque()
-        self._open: dict[int, tuple[OutboxEvent, OutcomeSink]] = {}
-        """Handed over and not resolved, by the event's identity."""
+        self._open: dict[int, tuple[OutboxEvent, OutcomeSink, float]] = {}
+        """Handed over and not resolved, with the time, by the event's identity; oldest first."""
         self._undecided: list[tuple[OutboxEvent, TimedOut | ConnectionCut, OutcomeSink]] = []
-        self._abandoned = ""
-        """Why the engine makes it forget everything, while it does."""
-        self._failing = False
-        """It forgets everything because the client failed: what that says of the broker is an echo."""
+        self._echo: Outcome | None = None
+        """What becomes of all that is forgotten, while that says nothing of whether it answers."""
+        self._tried_at = float("-inf")
+        """When what the blocked broker had was taken back, or an event was tried after that."""
+        self._looking: asyncio.TimerHandle | None = None
         self._publishing: asyncio.Task[None] | None = None
         self._handing_over: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -72,13 +76,24 @@ class Member(Destination):
     # What is offered.
 
     def offer(self, events: list[OutboxEvent], sink: OutcomeSink) -> None:
-        """Take events to hand over, or resolve them at once while it is away."""
+        """Take events to hand over, or resolve them at once while it is away, or blocked but for one that is tried."""
+        left: list[OutboxEvent] = []
         if self.reason:
-            sink([(event, self._no_answer()) for event in events])
+            events, left = [], events
+        elif self.blocked and self._tried_at != float("-inf"):
+            now = self._clock()
+            tried = int(now - self._tried_at >= self.times.retry_interval)
+            self._tried_at = now if tried else self._tried_at
+            events, left = events[:tried], events[tried:]
+        if left:
+            sink([(event, self._no_answer()) for event in left])
+        if not events:
             return
         self._waiting.append((events, sink))
         if self._handing_over is None:
             self._handing_over = self._start(self._hand_over())
+        if self._looking is None:
+            self._look_later()
 
     async def _hand_over(self) -> None:
         """Hand over what waits, one offer after the other; ends when nothing waits."""
@@ -88,7 +103,8 @@ class Member(Destination):
                     if not self._waiting:  # forgotten while this waited for its turn
                         continue
                     events, sink = self._waiting.popleft()
-                    self._open.update((id(event), (event, sink)) for event in events)
+                    now = self._clock()
+                    self._open.update((id(event), (event, sink, now)) for event in events)
                     error = await self._publish(events, sink)
                 if error is not None:
                     await self._failed(error, sink)
@@ -110,13 +126,10 @@ class Member(Destination):
         """The publisher raised, which it should not: what it had not taken has failed an attempt, as in the engine."""
         logger.error("destination %s failed on a batch", self.name, exc_info=error, extra={"action": "publisher_error"})
         failed = Transient(type(error).__name__, str(error))
-        self._failing = True
-        try:
-            left = [event for event, _ in await self._let_go("the publisher failed")]
-        finally:
-            self._failing = False
+        with self._saying(Withheld("another event made the publisher fail")):
+            left = await self._let_go("the publisher failed")
         if left:
-            sink([(event, failed) for event in left])
+            sink([(event, failed) for event, _ in left])
 
     def _resolve(self, sink: OutcomeSink, resolutions: Sequence[Resolution]) -> None:
         passed: list[Resolution] = []
@@ -127,7 +140,7 @@ class Member(Destination):
                 self._undecided.append((event, outcome, sink))
             else:
                 passed.append((event, self._learn(outcome)))
-        if self._undecided and not self._abandoned:
+        if self._undecided and self._echo is None:
             self._attention.set()
         if passed:
             sink(passed)
@@ -135,27 +148,55 @@ class Member(Destination):
     def _learn(self, outcome: Outcome) -> Outcome:
         """What an outcome says of this destination, and what becomes of it for the engine."""
         if isinstance(outcome, Unreachable):
-            if not (self._abandoned or self._failing):
+            if self._echo is None:
                 self.shut(outcome.reason)
             return self._no_answer()
         if isinstance(outcome, Away):
             self.block(outcome.reason)
             return Away(f"{self.title}: {outcome.reason}", self.title)
         if self.blocked and not isinstance(outcome, Withheld):
+            self._tried_at = float("-inf")
             self.block("")
         self._acknowledged += type(outcome) is Acknowledged
         return outcome
 
     def _no_answer(self) -> Outcome:
         """What becomes of an event that is released. Unreachable while no destination answers: then the engine stops
-        claiming. Withheld after a failure of the client, which says nothing about the broker.
+        claiming.
         """
-        if self._abandoned:
-            return Unreachable(self._abandoned)
-        if not self.reason:
-            return Withheld("another event made the publisher fail")
-        reason = f"{self.title}: {self.reason}"
+        if self._echo is not None:
+            return self._echo
+        reason = f"{self.title}: {self.reason or self.blocked}"
         return Away(reason, self.title) if self._any_answers() else Unreachable(reason)
+
+    @contextmanager
+    def _saying(self, echo: Outcome | None) -> Iterator[None]:
+        """While this lasts, ``echo`` is the outcome of all that the client is made to forget."""
+        before, self._echo = self._echo, echo
+        try:
+            yield
+        finally:
+            self._echo = before
+
+    # Whether it takes what it is offered.
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(_LOOK, self._look_at_open)
+
+    def _look_at_open(self) -> None:
+        """Look whether what was offered is taken, as long as there is some."""
+        now, self._looking = self._clock(), None
+        reason = "" if self.reason else self.publisher.blocked
+        if (self._waiting or self._open) and reason:
+            self._tried_at = now
+            self.block(reason)
+            # ``run`` takes back what the broker does not take: it would keep the places of those that do.
+            self._forget_for = reason
+            self._attention.set()
+        oldest = min((offered_at for *_, offered_at in self._open.values()), default=now)
+        self.note_wait(now - oldest)
+        if self._waiting or self._open or self.slow:
+            self._look_later()
 
     # What a destination says and decides.
 
@@ -175,26 +216,6 @@ class Member(Destination):
             lambda outcome: Transient(outcome.code, outcome.reason) if isinstance(outcome, TimedOut) else outcome
         )
 
-    def say_away(self, *, again: bool) -> None:
-        """Once."""
-        if not again:
-            self._say(logging.ERROR, "away", "destination %s cannot be reached: %s", self.name, self.reason)
-
-    def say_back(self) -> None:
-        """Likewise."""
-        self._say(logging.INFO, "back", "destination %s answers", self.name)
-
-    def say_blocked(self, *, over: bool) -> None:
-        """Likewise."""
-        if over:
-            self._say(logging.INFO, "back", "destination %s takes events", self.name)
-        else:
-            message = "destination %s answers probes and takes no events: %s"
-            self._say(logging.ERROR, "blocked", message, self.name, self.blocked)
-
-    def _say(self, level: int, what: str, message: str, *values: str) -> None:
-        logger.log(level, message, *values, extra={"action": f"destination_{what}", "destination": self.name})
-
     def _resolve_undecided(self, outcome_of: Callable[[TimedOut | ConnectionCut], Outcome]) -> None:
         undecided, self._undecided = self._undecided, []
         by_sink: dict[OutcomeSink, list[Resolution]] = {}
@@ -207,8 +228,11 @@ class Member(Destination):
 
     async def forget(self, reason: str) -> None:
         """On return the client holds nothing, and everything offered is resolved."""
-        for event, sink in await self._let_go(reason):
-            sink([(event, self._no_answer())])
+        # Of one that is blocked, not away, the client's word that nothing is reachable means what was just said of it.
+        echo = self._no_answer() if self._echo is None and not self.reason else self._echo
+        with self._saying(echo):
+            for event, sink in await self._let_go(reason):
+                sink([(event, self._no_answer())])
 
     async def _let_go(self, reason: str) -> list[tuple[OutboxEvent, OutcomeSink]]:
         """Likewise, but for what the client had not taken yet of the offer under way: that is returned."""
@@ -225,21 +249,20 @@ class Member(Destination):
                 logger.exception(message, self.name, extra={"action": "abandon_failed"})
             left, self._open = self._open, {}
         self._resolve_undecided(lambda _: self._no_answer())
-        return list(left.values())
+        return [(event, sink) for event, sink, _ in left.values()]
 
     async def abandon(self, reason: str) -> None:
         """The engine makes it forget everything; whether it answers is not said by that."""
-        self._abandoned = reason
-        try:
+        with self._saying(Unreachable(reason)):
             await self.forget(reason)
-        finally:
-            self._abandoned = ""
 
     async def close(self) -> None:
         """Abandon what is left and close the client; never raises."""
         await self.abandon("the publisher was closed")
         for task in list(self._tasks):
             task.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         await self.publisher.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -26,6 +26,11 @@ class RoutedPublisher:
         self._drops = drops
 
     @property
+    def blocked(self) -> str:
+        """As the inner publisher."""
+        return self._inner.blocked
+
+    @property
     def keeps_runs(self) -> bool:
         """As the inner publisher, where all events of a type have one destination: a run must have one, too."""
         return self._inner.keeps_runs and not self._router.by_header

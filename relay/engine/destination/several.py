@@ -29,6 +29,8 @@ class SeveralPublishers:
     """``relay.core.ports.Publisher`` over destinations by name."""
 
     name = "several"
+    blocked = ""
+    """Each destination says so itself."""
 
     def __init__(self, publishers: Mapping[str, Publisher], router: Router, drops: Drops, times: Times) -> None:
         self._router = router
@@ -137,5 +139,4 @@ class SeveralPublishers:
 
     def degraded(self) -> dict[str, str]:
         """The destinations that do not answer, or take nothing, for /readyz."""
-        found = ((member.title, member.reason or member.blocked) for member in self.members.values())
-        return {title: reason for title, reason in found if reason}
+        return {member.title: member.trouble for member in self.members.values() if member.trouble}

@@ -269,8 +269,10 @@ async def test_a_node_without_memory_holds_events_up_and_fails_none(
                 await publisher.probe(patience())
             assert sink.resolutions == []
             assert not publishing.done()
+            assert "memory" in publisher.blocked
         await publishing
         assert set(await sink.outcomes(events)) == {Acknowledged()}
+        assert not publisher.blocked
     actions = [getattr(record, "action", "") for record in caplog.records]
     assert [action for action in actions if "blocked" in action] == ["rabbitmq_blocked", "rabbitmq_unblocked"]
 

@@ -31,6 +31,7 @@ class MemoryPublisher(SingleDestination):
     """A publisher whose broker is a list."""
 
     name = "memory"
+    blocked: str = ""
 
     def __init__(self, *, capacity: int | None = None, keeps_runs: bool = False) -> None:
         self.keeps_runs = keeps_runs

@@ -1,0 +1,153 @@
+"""A destination that is connected and takes nothing costs its own events alone, and is said once."""
+
+from __future__ import annotations
+
+import logging
+from typing import cast
+
+import pytest
+
+from relay.core.outcome import ACKNOWLEDGED
+from relay.core.status import Exposition
+from relay.core.telemetry import DestinationState
+from relay.engine.destination.destination import Destination, Times
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.several import SeveralPublishers
+from relay.engine.status import RelayStatus
+from relay.outbox.options import KeyOrder
+from relay.routing.rules import Routes, Rule, Target
+from relay.routing.template import read_template
+from tests.support.doubles.memory_publisher import MemoryPublisher
+from tests.support.doubles.virtual_relay import VirtualRelay
+from tests.support.fixtures.engine import MakeEngine
+
+TYPE = read_template("{type}", "")
+ROUTES = Routes(
+    [Rule(1, "queue*", TYPE, "queue"), Rule(2, "both", TYPE, "cache", (Target("queue", TYPE),))], default="cache"
+)
+ALARM = "low on memory"
+
+
+class Scene:
+    """A relay with a destination that flows, and one that is blocked."""
+
+    def __init__(self, engine: MakeEngine, key_order: KeyOrder | None = None) -> None:
+        self.cache, self.queue = MemoryPublisher(), MemoryPublisher(capacity=50)
+        times = Times(retry_interval=5.0, probe_timeout=1.0)
+        self.publisher = SeveralPublishers({"cache": self.cache, "queue": self.queue}, ROUTES, Drops(), times)
+        options = {"connect_retry_interval": 5.0, "batch_size": 20, "max_in_flight": 160, "key_order": key_order}
+        self.relay: VirtualRelay = engine(cast("MemoryPublisher", self.publisher), **options)
+
+    def insert(self, count: int, event_type: str) -> None:
+        for number in range(count):
+            self.relay.insert(1, event_type, partition_key=f"{event_type}-{number}")
+
+
+@pytest.fixture(params=[None, KeyOrder.SKIP], ids=["none", "key"])
+def scene(request: pytest.FixtureRequest, engine: MakeEngine) -> Scene:
+    return Scene(engine, request.param)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_the_others_flow_while_one_takes_nothing(scene: Scene, silent: bool) -> None:
+    """``silent``: its server does not say so."""
+    scene.queue.hold()
+    scene.queue.blocked = "" if silent else ALARM
+    scene.insert(400, "queue")
+    scene.relay.run(1.0)
+    scene.insert(400, "cache")
+    assert scene.relay.until(lambda: scene.relay.delivered("cache") == 400, seconds=20.0) < 5.0
+    assert {row.attempts for row in scene.relay.table.rows.values()} == {0}
+
+
+def test_a_fan_out_flows_to_the_others_and_is_released_with_what_they_have(engine: MakeEngine) -> None:
+    scene = Scene(engine)
+    scene.queue.hold()
+    scene.queue.blocked = ALARM
+    scene.insert(1000, "both")
+    scene.relay.until(lambda: len(scene.cache.messages) == 1000, seconds=20.0)
+    scene.relay.run(2.0)
+    rows = scene.relay.table.rows.values()
+    assert {(str(row.status), row.attempts, row.acknowledged_by) for row in rows} <= {
+        ("PENDING", 0, "cache"),
+        ("DELIVERING", 0, "cache"),  # the one that is tried
+    }
+    scene.relay.run(300.0)
+    assert len(scene.cache.messages) == 1000, "none gets it twice"
+    assert len(scene.queue.offered) < 200, "one event now and then is a trial"
+    scene.queue.blocked = ""
+    scene.queue.answer_with(lambda _: ACKNOWLEDGED)
+    scene.relay.until(lambda: scene.relay.delivered("both") == 1000, seconds=60.0)
+    assert len(scene.cache.messages) == 1000
+
+
+def test_it_is_said_once_and_its_end_too(engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    scene = Scene(engine)
+    scene.queue.hold()
+    scene.queue.blocked = ALARM
+    scene.insert(100, "queue")
+    scene.relay.run(100.0)
+    assert scene.publisher.degraded() == {"destination queue": ALARM}
+    assert scene.publisher.members["queue"].state is DestinationState.BLOCKED
+    scene.queue.blocked = ""
+    scene.queue.answer_with(lambda _: ACKNOWLEDGED)
+    scene.relay.until(lambda: scene.relay.delivered("queue") == 100, seconds=60.0)
+    assert scene.publisher.degraded() == {}
+    assert said(caplog) == ["destination_blocked", "destination_back"]
+
+
+def test_a_single_one_that_is_blocked_is_said_and_keeps_its_events(
+    engine: MakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    one = engine()
+    one.broker.hold()
+    one.broker.blocked = ALARM
+    one.insert(10)
+    one.run(20.0)
+    assert state(one.relay.destination) is DestinationState.BLOCKED
+    assert dict(readiness(one)) == {"destination memory": ALARM}
+    assert one.counts() == {"DELIVERING": 10}
+    one.broker.blocked = ""
+    one.do(one.broker.answer)
+    one.broker.answer_with(lambda _: ACKNOWLEDGED)
+    one.run(10.0)
+    assert state(one.relay.destination) is DestinationState.FLOWING
+    assert dict(readiness(one)) == {}
+    assert said(caplog) == ["destination_blocked", "destination_back"]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_one_whose_answers_take_long_is_slow_until_they_do_not(
+    engine: MakeEngine, caplog: pytest.LogCaptureFixture, several: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    scene = Scene(engine)
+    one = scene.relay if several else engine()
+    broker = scene.queue if several else one.broker
+    of = scene.publisher.members["queue"] if several else one.relay.destination
+    broker.hold()
+    one.insert(10, "queue")
+    one.run(4.0)
+    assert state(of) is DestinationState.FLOWING
+    one.run(10.0)
+    assert state(of) is DestinationState.SLOW
+    assert "no answer" in of.trouble
+    one.do(broker.answer)
+    broker.answer_with(lambda _: ACKNOWLEDGED)
+    one.run(60.0)
+    assert state(of) is DestinationState.FLOWING
+    assert said(caplog) == ["destination_slow", "destination_back"]
+
+
+def state(destination: Destination) -> DestinationState:
+    return destination.state
+
+
+def readiness(relay: VirtualRelay) -> dict[str, str]:
+    return dict(RelayStatus(relay.relay, "relay", lambda _: Exposition(b"", "text/plain")).readiness().degraded)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [name for record in caplog.records if "destination" in (name := vars(record).get("action", ""))]
