@@ -93,7 +93,7 @@ class Renewer:
                 continue
             if renewal is not None:
                 return renewal
-        raise StorageError(
+        raise StorageUnavailable(
             "renewing: the reply was lost, and the lease expired before it could be read back"
         ) from cause
 

@@ -107,7 +107,7 @@ RETURNING
 -- name: first_due
 -- The first rows that claims would lease, in their order; with a limit of 1 the row of a claim with that limit.
 -- Index: idx_openoutbox_processing_queue. Locks: these rows, skipping those that another session has locked, for the length
--- of this statement. Tags paused, in_part and chosen: as in claim. Tag newest: the last ones, the newest first.
+-- of this statement. SET_CONFIG: as in claim. Tags paused, in_part and chosen: as in claim. Tag newest: the last ones, the newest first.
 -- Parameters: as in claim, and tid_from, the place in the table of the last row before them among those of one time.
 -- Result: id, type, key, available_at and created_at (seconds since 1970), place in the table.
 SELECT
@@ -121,6 +121,7 @@ FROM openoutbox_events
 WHERE
     status = 'PENDING'
     AND available_at <= NOW()
+    AND (SELECT SET_CONFIG('synchronous_commit', 'off', TRUE)) = 'off'
     AND event_id <> ALL(%(excluded)s::uuid[])
     AND event_type <> ALL(%(without)s::text[])
     -- AND event_id = ANY(%(chosen)s::uuid[]) --? chosen

@@ -40,7 +40,8 @@ WHERE
 -- name: unlocked
 -- The same rows, without those that another session has locked: what was not written although it could be.
 -- Index: as held. Locks: these rows, for the length of this statement, as the statement that did not write them does: tag
--- delete, for one that deletes. Parameters: as held. Result: ids.
+-- delete, for one that deletes. SET_CONFIG: a commit that changes nothing waits for neither disk nor standby, while one that
+-- settles may. Parameters: as held. Result: ids.
 SELECT event_id::text
 FROM openoutbox_events
 WHERE
@@ -48,6 +49,7 @@ WHERE
     AND status = 'DELIVERING'
     AND locked_by = %(relay_id)s::text
     AND locked_at = %(fence)s::timestamptz
+    AND (SELECT SET_CONFIG('synchronous_commit', 'off', TRUE)) = 'off'
 FOR NO KEY UPDATE SKIP LOCKED; --? !delete
 -- FOR UPDATE SKIP LOCKED; --? delete
 
@@ -61,7 +63,8 @@ SELECT SET_CONFIG('idle_in_transaction_session_timeout', %(timeout)s::text, TRUE
 -- After a renewal's COMMIT whose answer was lost: the fence of each row that can be locked. While that COMMIT is under
 -- way it holds every row of the renewal; so as soon as one row can be locked, the renewal has ended, one way or the other.
 -- Index: the primary key, or idx_openoutbox_stuck_leases by locked_at.
--- Locks: the rows, skipping those that another session has locked, for the length of this statement.
+-- Locks: the rows, skipping those that another session has locked, for the length of this statement. SET_CONFIG: as in
+-- unlocked.
 -- Parameters: ids, relay_id, fence (the old one), renewed (the new one). Result: the fences of the rows locked.
 SELECT locked_at
 FROM openoutbox_events
@@ -70,6 +73,7 @@ WHERE
     AND status = 'DELIVERING'
     AND locked_by = %(relay_id)s::text
     AND locked_at IN (%(fence)s::timestamptz, %(renewed)s::timestamptz)
+    AND (SELECT SET_CONFIG('synchronous_commit', 'off', TRUE)) = 'off'
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: reap
@@ -135,7 +139,7 @@ FROM reaped;
 -- name: first_expired
 -- The row that a reap with a limit of 1 would reclaim.
 -- Index: idx_openoutbox_stuck_leases. Locks: that row, skipping those that another session has locked, for the length of
--- this statement. Tag ahead: as in reap. Parameters: lease (seconds), locked_from, excluded, ahead. Result: its id, or no row.
+-- this statement. SET_CONFIG: as in unlocked. Tag ahead: as in reap. Parameters: lease (seconds), locked_from, excluded, ahead. Result: its id, or no row.
 SELECT event_id::text
 FROM openoutbox_events
 WHERE
@@ -145,6 +149,7 @@ WHERE
     -- AND locked_at > NOW() + INTERVAL '1 minute' --? ahead
     -- AND locked_at = ANY(ARRAY(SELECT TO_TIMESTAMP(UNNEST(%(ahead)s::float8[])))) --? ahead
     AND event_id <> ALL(%(excluded)s::uuid[])
+    AND (SELECT SET_CONFIG('synchronous_commit', 'off', TRUE)) = 'off'
 ORDER BY locked_at
 LIMIT 1
 FOR UPDATE SKIP LOCKED;
