@@ -72,6 +72,7 @@ def _run() -> int:
 
     import uvloop
 
+    from relay.app.loop import RelayLoop
     from relay.app.run import run
 
     async def live() -> int:
@@ -82,7 +83,7 @@ def _run() -> int:
         sys.stdout.flush()
         os._exit(code)
 
-    return uvloop.run(live())
+    return uvloop.run(live(), loop_factory=RelayLoop)
 
 
 def _healthcheck() -> int:

@@ -15,6 +15,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from relay.core.errors import BrokerUnreachable, reason_of
+from relay.core.racing import Address
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 """IPv4 addresses as a translator writes them."""
@@ -28,9 +29,6 @@ _NOT_GLOBAL: Final = (
 _ADVICE: Final = "no request is sent there unless HTTP_ALLOW_PRIVATE=true"
 _KINDS: Final = ("unspecified", "loopback", "link_local", "multicast", "reserved", "site_local", "private")
 """Properties of an address, each of which rules it out; the first that holds names it."""
-
-Address = tuple[int, str]
-"""Family and numeric address."""
 
 
 @lru_cache(maxsize=4096)
@@ -77,11 +75,11 @@ async def usable_addresses(host: str, port: int, *, allow_private: bool) -> list
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise BrokerUnreachable(f"the name cannot be resolved: {reason_of(error)}") from None
-    addresses = list(dict.fromkeys((int(family), str(address[0])) for family, _, _, _, address in infos))
+    addresses = list(dict.fromkeys((int(family), address) for family, _, _, _, address in infos))
     if allow_private:
         return addresses
-    public = [one for one in addresses if special_kind(one[1]) is None]
+    public = [one for one in addresses if special_kind(str(one[1][0])) is None]
     if not public:
-        refused = ", ".join(f"{address} ({special_kind(address)})" for _, address in addresses)
+        refused = ", ".join(f"{address[0]} ({special_kind(str(address[0]))})" for _, address in addresses)
         raise BrokerUnreachable(f"the name resolves to {refused}; {_ADVICE}")
     return public

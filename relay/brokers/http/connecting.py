@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from typing import Final
 
@@ -10,6 +11,7 @@ from relay.brokers.http.addresses import usable_addresses
 from relay.brokers.http.origin import Origin
 from relay.brokers.http.session import HttpSession, loss_of
 from relay.core.errors import BrokerUnreachable, reason_of
+from relay.core.racing import connect_first
 
 _AFTER_HANDSHAKE: Final = (
     "right after the TLS handshake: it may refuse the client's certificate (HTTP_TLS_CERT), or ask for one"
@@ -20,25 +22,22 @@ _REFUSAL: Final = 0.2  # seconds in which a server refuses a client's certificat
 async def connect(
     origin: Origin, context: ssl.SSLContext | None, timeout: float, *, allow_private: bool
 ) -> HttpSession:
-    """Connect to one of the origin's addresses, in turn. Raises BrokerUnreachable with origin and reason.
+    """Connect to the first of the origin's addresses that answers. Raises BrokerUnreachable with origin and reason.
 
     ``context`` is not None for https. Cancelled, it leaves no connection behind.
     """
     try:
         async with asyncio.timeout(timeout):
-            reason = "the name has no address"
-            for family, address in await usable_addresses(origin.host, origin.port, allow_private=allow_private):
-                try:
-                    return await _connect_to(origin, family, address, context)
-                except ssl.SSLError as error:  # the server answers: another address of it would say the same
-                    reason = loss_of(error)
-                    break
-                except OSError as error:
-                    reason = reason_of(error)
+            addresses = await usable_addresses(origin.host, origin.port, allow_private=allow_private)
+            return await _session(origin, await connect_first(addresses), context)
     except TimeoutError:
         reason = f"no connection within {timeout:g} s"
     except BrokerUnreachable as error:
         reason = str(error)
+    except ssl.SSLError as error:
+        reason = loss_of(error)
+    except OSError as error:
+        reason = reason_of(error)
     raise BrokerUnreachable(f"{origin}: {reason}")
 
 
@@ -57,15 +56,16 @@ async def check(origin: Origin, context: ssl.SSLContext | None, timeout: float, 
         session.transport.abort()
 
 
-async def _connect_to(origin: Origin, family: int, address: str, context: ssl.SSLContext | None) -> HttpSession:
+async def _session(origin: Origin, connected: socket.socket, context: ssl.SSLContext | None) -> HttpSession:
     name = None if context is None else origin.host
     session = HttpSession()
     try:
         await asyncio.get_running_loop().create_connection(
-            lambda: session, address, origin.port, ssl=context, server_hostname=name, family=family
+            lambda: session, sock=connected, ssl=context, server_hostname=name
         )
-    except asyncio.CancelledError:  # it may have succeeded just before
+    except BaseException:  # it may have succeeded just before it was cancelled
         if hasattr(session, "transport"):
             session.transport.abort()
+        connected.close()
         raise
     return session

@@ -74,4 +74,4 @@ async def test_of_several_addresses_the_public_ones_are_used(monkeypatch: pytest
         return [(inet, stream, 6, "", ("10.0.0.1", 80)), (inet, stream, 6, "", ("8.8.8.8", 80))]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo, raising=False)
-    assert await usable_addresses("both.example", 80, allow_private=False) == [(socket.AF_INET, "8.8.8.8")]
+    assert await usable_addresses("both.example", 80, allow_private=False) == [(socket.AF_INET, ("8.8.8.8", 80))]

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import signal
+import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -219,7 +220,7 @@ async def test_a_name_that_is_rebound_is_refused_at_the_next_connection(
 ) -> None:
     """What a connection goes to is the address that was checked: there is no second look-up in between."""
     loop, answers = asyncio.get_running_loop(), ["203.0.114.1", "127.0.0.1"]
-    resolve, connect, asked, tried = loop.getaddrinfo, loop.create_connection, [], []
+    resolve, connect, asked, tried = loop.getaddrinfo, loop.sock_connect, [], []
 
     async def getaddrinfo(host: str, *args: object, **options: object) -> object:
         asked.append(host)
@@ -227,14 +228,14 @@ async def test_a_name_that_is_rebound_is_refused_at_the_next_connection(
             host = answers.pop(0)
         return await resolve(host, *args, **options)  # type: ignore[arg-type]
 
-    async def create_connection(make: object, host: str, *args: object, **options: object) -> object:
-        tried.append(host)
-        if host == "203.0.114.1":  # what answers there, if anything does, is the network's business
+    async def sock_connect(sock: socket.socket, address: tuple[str, int]) -> None:
+        tried.append(address[0])
+        if address[0] == "203.0.114.1":  # what answers there, if anything does, is the network's business
             raise OSError("no route")
-        return await connect(make, host, *args, **options)  # type: ignore[call-overload]
+        await connect(sock, address)
 
     monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo, raising=False)
-    monkeypatch.setattr(loop, "create_connection", create_connection, raising=False)
+    monkeypatch.setattr(loop, "sock_connect", sock_connect, raising=False)
     before = server.requests()
     url = f"http://rebound.example:{server.port}/"
     async with opened(url, allow_private=False, connection_timeout=0.3) as publisher:
