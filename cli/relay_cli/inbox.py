@@ -25,6 +25,9 @@ InboxTable = Annotated[
         "--table", metavar="[SCHEMA.]TABLE", help="The inbox, instead of openoutbox_inbox.", show_default=False
     ),
 ]
+With = Annotated[
+    list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Also add this extension: dead-letters.")
+]
 OlderThan = Annotated[
     float, typer.Option("--older-than", metavar="AGE", parser=age, help="Delete marks that are older than this.")
 ]
@@ -62,6 +65,7 @@ def _location(context: typer.Context, storage_url: str | None, table: str | None
 def migrate(
     context: typer.Context,
     dry_run: DryRun = False,
+    extensions: With = None,
     table: InboxTable = None,
     storage_url: StorageUrl = None,
     as_json: Json = False,
@@ -71,25 +75,27 @@ def migrate(
     It may run again, and on several machines at once. A table of that name that differs is not changed: the error says
     how it differs. A schema is never created. Consumers need INSERT on the table, and do not need this command.
 
+    The extension dead-letters is the table in which inbox.process counts tries and keeps dead letters.
+
     Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
 
     Example: relay-cli inbox migrate --dry-run
     """
-    from openoutbox.schema import inbox_statements
-    from relay.inbox.table import create, is_created
+    from relay.inbox.table import create, missing
 
     url, name = _location(context, storage_url, table)
-    created = not is_created(url, name) if dry_run else create(url, name)
-    statements = inbox_statements(str(name)) if created else []
+    steps = (missing if dry_run else create)(url, name, extensions or ())
+    statements = [sql for step in steps for sql in step.statements]
     if as_json:
-        print_json({"table": str(name), "dry_run": dry_run, "up_to_date": not created, "statements": statements})
-    elif not created:
+        print_json({"table": str(name), "dry_run": dry_run, "up_to_date": not steps, "statements": statements})
+    elif not steps:
         typer.echo(f"{'-- ' if dry_run else ''}table {name} is up to date")
     elif dry_run:
         for sql in statements:
             typer.echo(sql)
     else:
-        typer.echo(f"created table {name}")
+        for step in steps:
+            typer.echo(f"created table {step.name}")
 
 
 @app.command("prune")

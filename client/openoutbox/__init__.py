@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from openoutbox.insert import InsertRows, insert_rows, insert_statement
     from openoutbox.message import Message
     from openoutbox.names import TableName
-    from openoutbox.schema import create_statements, inbox_statements, sql_api_statements
+    from openoutbox.schema import create_statements, dead_letter_statements, inbox_statements, sql_api_statements
     from openoutbox.version import __version__
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "TableName",
     "__version__",
     "create_statements",
+    "dead_letter_statements",
     "enqueue",
     "enqueue_async",
     "inbox_statements",
@@ -62,6 +63,7 @@ _MODULES = {
     "TableName": "openoutbox.names",
     "__version__": "openoutbox.version",
     "create_statements": "openoutbox.schema",
+    "dead_letter_statements": "openoutbox.schema",
     "enqueue": "openoutbox.announce",
     "enqueue_async": "openoutbox.announce",
     "inbox_statements": "openoutbox.schema",

@@ -35,6 +35,11 @@ class EnqueueRefused(OutboxError):
 class InboxRefused(OutboxError):
     """A consumer called the inbox with an id, a name or a connection with which an effect may happen twice."""
 
+    @classmethod
+    def open_transaction(cls) -> InboxRefused:
+        """For a connection that another transaction is open on."""
+        return cls("connection_factory: the connection has a transaction open; return one without, as a pool does")
+
 
 class MessageError(OutboxError, ValueError):
     """A message is none of a relay's in its default format; the error names what is missing or wrong."""

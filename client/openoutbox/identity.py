@@ -13,6 +13,9 @@ from uuid import UUID
 _NS_PER_MS = 1_000_000
 _LOW_62 = 2**62 - 1
 
+LONGEST_ID = 200
+"""Characters of an event's id at a consumer, and of the consumer's name: both stand in one index entry."""
+
 
 def uuid7(milliseconds: int | None = None) -> UUID:
     """A new id of now, or of another time since 1970: milliseconds, their fraction in 4096ths, 62 random bits.

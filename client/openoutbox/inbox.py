@@ -15,7 +15,8 @@ the transaction that has the effect:
   before stays, and it can go on.
 
 ``first_of`` marks a whole batch with one statement, for effects that are one transaction anyway: a ``once`` for each
-is a savepoint for each.
+is a savepoint for each. ``process`` also counts the tries of a message and sets one that keeps failing aside
+(``openoutbox.processing``).
 
 The table is made by ``relay-cli inbox migrate``; ``relay-cli inbox prune`` removes old marks. An event whose mark was
 pruned is new again. docs/guide/inbox.md says what this does not cover: effects outside the database.
@@ -30,38 +31,34 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, TypeAlias, overload
-from uuid import UUID
+from typing import TYPE_CHECKING, Final, overload
 
 from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, no_target, sync_channel
 from openoutbox.errors import InboxRefused
-from openoutbox.identity import canonical_id
+from openoutbox.marks import MIGRATE, EventId, Mark, canonical, mark_of
 from openoutbox.names import DEFAULT_INBOX, TableName
-from openoutbox.ports import AsyncCaller, Row, SyncCaller, Values
-from openoutbox.statements import statement
+from openoutbox.ports import AsyncCaller, Row, SyncCaller
+from openoutbox.processing import Processed, process, process_async, retries, retries_async, set_aside, set_aside_async
 
 if TYPE_CHECKING:
     from openoutbox.targets import AsyncTarget, SyncTarget
 
-__all__ = ["first_of", "once"]
+__all__ = [
+    "Processed",
+    "first_of",
+    "once",
+    "process",
+    "process_async",
+    "retries",
+    "retries_async",
+    "set_aside",
+    "set_aside_async",
+]
 
-EventId: TypeAlias = str | bytes | UUID
-"""As a message has it."""
-
-LONGEST_NAME: Final = 200
-"""Characters of a consumer's name and of an event id: both stand in one index entry."""
-
-_MIGRATE: Final = "relay-cli inbox migrate"
 _AUTOCOMMIT: Final = (
     "the connection is in autocommit mode with no transaction open: the mark would be committed before the effect. "
     f"{OPEN_A_TRANSACTION}"
 )
-
-
-class _Mark(NamedTuple):
-    table: TableName
-    statement: LiteralString
-    values: Values
 
 
 @overload
@@ -94,7 +91,7 @@ def once(
     target. Errors of the database are the driver's own, among them a serialization failure (SQLSTATE 40001) where the
     transaction is REPEATABLE READ or SERIALIZABLE and another one marked the event meanwhile: roll back and repeat.
     """
-    mark = _mark("mark", {"event_id": _canonical(event_id)}, consumer, table)
+    mark = mark_of("mark", {"event_id": canonical(event_id)}, consumer, table)
     if (channel := sync_channel(target)) is not None:
         return _once(channel, mark)
     if (waiting := async_channel(target)) is not None:
@@ -128,8 +125,8 @@ def first_of(
     """
     if isinstance(event_ids, str | bytes):
         raise InboxRefused(f"event_ids: a {type(event_ids).__name__}; pass a list of ids")
-    ids = list(dict.fromkeys(map(_canonical, event_ids)))
-    mark = _mark("mark_all", {"event_ids": ids}, consumer, table)
+    ids = list(dict.fromkeys(map(canonical, event_ids)))
+    mark = mark_of("mark_all", {"event_ids": ids}, consumer, table)
     if (channel := sync_channel(target)) is not None:
         return _in_order(ids, _first_of(channel, mark))
     if (waiting := async_channel(target)) is not None:
@@ -137,17 +134,17 @@ def first_of(
     raise no_target("first_of", target)
 
 
-def _first_of(channel: SyncCaller, mark: _Mark) -> Sequence[Row]:
+def _first_of(channel: SyncCaller, mark: Mark) -> Sequence[Row]:
     if channel.commits_at_once():
         raise InboxRefused(_AUTOCOMMIT)
-    with naming_table(_MIGRATE, mark.table, DEFAULT_INBOX):
+    with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
         return channel.fetch(mark.statement, mark.values)
 
 
-async def _first_of_async(channel: AsyncCaller, mark: _Mark, ids: list[str]) -> list[str]:
+async def _first_of_async(channel: AsyncCaller, mark: Mark, ids: list[str]) -> list[str]:
     if await channel.commits_at_once():
         raise InboxRefused(_AUTOCOMMIT)
-    with naming_table(_MIGRATE, mark.table, DEFAULT_INBOX):
+    with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
         return _in_order(ids, await channel.fetch(mark.statement, mark.values))
 
 
@@ -157,53 +154,20 @@ def _in_order(ids: list[str], rows: Sequence[Row]) -> list[str]:
 
 
 @contextmanager
-def _once(channel: SyncCaller, mark: _Mark) -> Iterator[bool]:
+def _once(channel: SyncCaller, mark: Mark) -> Iterator[bool]:
     if channel.commits_at_once():
         raise InboxRefused(_AUTOCOMMIT)
     with channel.savepoint():
-        with naming_table(_MIGRATE, mark.table, DEFAULT_INBOX):
+        with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
             first = bool(channel.fetch(mark.statement, mark.values))
         yield first
 
 
 @asynccontextmanager
-async def _once_async(channel: AsyncCaller, mark: _Mark) -> AsyncIterator[bool]:
+async def _once_async(channel: AsyncCaller, mark: Mark) -> AsyncIterator[bool]:
     if await channel.commits_at_once():
         raise InboxRefused(_AUTOCOMMIT)
     async with channel.savepoint():
-        with naming_table(_MIGRATE, mark.table, DEFAULT_INBOX):
+        with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
             first = bool(await channel.fetch(mark.statement, mark.values))
         yield first
-
-
-def _mark(what: str, ids: Values, consumer: object, table: str | TableName) -> _Mark:
-    """The statement and its parameters. Raises InboxRefused and ConfigError."""
-    name = table if isinstance(table, TableName) else TableName.parse(table)
-    values = {"consumer": _checked("consumer", consumer), **ids}
-    return _Mark(name, statement(f"inbox/mark:{what}", names={DEFAULT_INBOX: name}), values)
-
-
-def _canonical(event_id: object) -> str:
-    """One form for one id. Raises InboxRefused."""
-    return canonical_id(_checked("event_id", _text(event_id)))
-
-
-def _text(event_id: object) -> object:
-    if not isinstance(event_id, bytes):
-        return str(event_id) if isinstance(event_id, UUID) else event_id
-    try:
-        return event_id.decode()
-    except UnicodeDecodeError:
-        raise InboxRefused(f"event_id: {event_id[:LONGEST_NAME]!r} is not UTF-8; pass the header's value") from None
-
-
-def _checked(name: str, value: object) -> str:
-    """The value, if it can be stored and compared."""
-    if not isinstance(value, str):
-        hint = "; the message has no such header or field" if value is None else ""
-        raise InboxRefused(f"{name}: a {type(value).__name__}; pass a string{hint}")
-    if not 0 < len(value) <= LONGEST_NAME or "\x00" in value:
-        raise InboxRefused(
-            f"{name}: {value[:LONGEST_NAME]!r} is not usable; pass 1 to {LONGEST_NAME} characters without NUL"
-        )
-    return value

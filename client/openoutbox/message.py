@@ -23,7 +23,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from openoutbox.errors import MessageError
-from openoutbox.identity import canonical_id
+from openoutbox.identity import LONGEST_ID, canonical_id
 
 _USER: Final = re.compile(r"x-user-", re.IGNORECASE)
 _EMPTY_NAME: Final = "x-empty-name"
@@ -227,6 +227,8 @@ def _id(own: Mapping[str, str], name: str, place: str) -> str:
     text = own.get(name, "").partition(":")[0]  # a destination's name stands behind the colon
     if not text:
         raise MessageError(f"the message has no {place}: no relay sent it, or not in its default format")
+    if len(text) > LONGEST_ID or "\x00" in text:
+        raise MessageError(f"{place}: {text[:LONGEST_ID]!r} is no id of an event")
     return canonical_id(text)
 
 

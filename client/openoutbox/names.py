@@ -14,6 +14,8 @@ from openoutbox.errors import ConfigError
 DEFAULT_TABLE: Final = "openoutbox_events"
 DEFAULT_INBOX: Final = "openoutbox_inbox"
 """A consumer's table of the events that it has handled."""
+DEFAULT_TRIES: Final = "openoutbox_inbox_tries"
+"""A consumer's table of the events that are tried again, and of its dead letters."""
 LONGEST_IDENTIFIER: Final = 63
 """Bytes. PostgreSQL silently cuts longer names."""
 
@@ -44,6 +46,11 @@ class TableName:
         """As it stands in SQL text."""
         quoted = quote_identifier(self.table)
         return f"{quote_identifier(self.schema)}.{quoted}" if self.schema else quoted
+
+
+def tries_of(inbox: TableName) -> TableName:
+    """The table of the tries of an inbox. Raises ConfigError for a name that is too long."""
+    return TableName.parse(f"{inbox}_tries")
 
 
 Name: TypeAlias = TableName | str | tuple[str, ...] | UUID | int

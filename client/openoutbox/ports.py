@@ -32,6 +32,12 @@ class SyncCaller(SyncChannel, Protocol):
     def commits_at_once(self) -> bool:
         """Whether a statement would be a transaction of its own: autocommit mode, and none is open."""
 
+    def transaction(self) -> AbstractContextManager[object]:
+        """A transaction that its end commits, on a connection without an open one.
+
+        Raises InboxRefused for one with an open transaction; SQLAlchemy and Django raise their own error.
+        """
+
     def flush(self) -> None:
         """Send the changes that a SQLAlchemy session still holds; elsewhere nothing."""
 
@@ -53,6 +59,9 @@ class AsyncCaller(AsyncChannel, Protocol):
     """As ``SyncCaller``, for an asynchronous connection or session."""
 
     async def commits_at_once(self) -> bool:
+        """As in ``SyncCaller``."""
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
         """As in ``SyncCaller``."""
 
     async def flush(self) -> None:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final, LiteralString
 
 from openoutbox.errors import ConfigError
-from openoutbox.names import DEFAULT_INBOX, DEFAULT_TABLE, LONGEST_IDENTIFIER, Name, TableName
+from openoutbox.names import DEFAULT_INBOX, DEFAULT_TABLE, DEFAULT_TRIES, LONGEST_IDENTIFIER, Name, TableName, tries_of
 from openoutbox.statements import load_sql, sql_files, statement, statement_names, without_parameters
 
 _FOLDER: Final = "outbox/migrations"
@@ -103,9 +103,23 @@ def create_statements(table: str = DEFAULT_TABLE) -> list[str]:
 
 def inbox_statements(table: str = DEFAULT_INBOX) -> list[LiteralString]:
     """The statements that make a new inbox with its index, as ``create_statements`` does for an outbox."""
-    names = {DEFAULT_INBOX: TableName.parse(table)}
-    paths = ("inbox/create:table", "inbox/create:index")
-    return [f"{without_parameters(statement(path, names=names)).rstrip()};" for path in paths]
+    return _inbox_parts(table, "table", "index")
+
+
+def dead_letter_statements(table: str = DEFAULT_INBOX) -> list[LiteralString]:
+    """The statements that make the table in which ``inbox.process`` counts tries and keeps dead letters.
+
+    ``table`` is the inbox. ``relay-cli inbox migrate --with dead-letters`` makes the same.
+    """
+    return _inbox_parts(table, "tries", "tries_index")
+
+
+def _inbox_parts(table: str, *parts: str) -> list[LiteralString]:
+    inbox = TableName.parse(table)
+    names: dict[str, Name] = {DEFAULT_INBOX: inbox}
+    if parts[0] == "tries":
+        names = {DEFAULT_TRIES: tries_of(inbox)}
+    return [f"{without_parameters(statement(f'inbox/create:{part}', names=names)).rstrip()};" for part in parts]
 
 
 def sql_api_functions(table: TableName) -> dict[str, TableName]:

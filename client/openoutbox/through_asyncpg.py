@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import lru_cache
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from openoutbox.errors import InboxRefused
 from openoutbox.failure import StatementFailure
 from openoutbox.ports import Row, Values
 from openoutbox.targets import AsyncpgConnection
@@ -57,6 +58,12 @@ class AsyncpgChannel:
     async def commits_at_once(self) -> bool:
         """See ``AsyncCaller``."""
         return not self._connection.is_in_transaction()
+
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """See ``AsyncCaller``."""
+        if self._connection.is_in_transaction():
+            raise InboxRefused.open_transaction()
+        return self.savepoint()
 
     async def flush(self) -> None:
         """See ``AsyncCaller``."""

@@ -52,6 +52,11 @@ class DjangoChannel:
         """See ``SyncCaller``."""
         return self._connection.get_autocommit() and not self._connection.in_atomic_block
 
+    def transaction(self) -> AbstractContextManager[object]:
+        """See ``SyncCaller``. Within a test of Django's TestCase it is a savepoint."""
+        block: AbstractContextManager[object] = transaction.atomic(using=self._connection.alias, durable=True)
+        return block
+
     def flush(self) -> None:
         """See ``SyncCaller``."""
 

@@ -17,6 +17,7 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
+from openoutbox.errors import InboxRefused
 from openoutbox.failure import StatementFailure
 from openoutbox.ports import Values
 from openoutbox.statements import statement as load_statement
@@ -63,6 +64,12 @@ class PsycopgChannel:
                 pass
         return _is_idle(self._connection)
 
+    def transaction(self) -> contextlib.AbstractContextManager[object]:
+        """See ``SyncCaller``."""
+        if not _is_idle(self._connection):
+            raise InboxRefused.open_transaction()
+        return self._connection.transaction()
+
     def flush(self) -> None:
         """See ``SyncCaller``."""
 
@@ -99,6 +106,12 @@ class AsyncPsycopgChannel:
             async with self._connection.pipeline():
                 pass
         return _is_idle(self._connection)
+
+    def transaction(self) -> contextlib.AbstractAsyncContextManager[object]:
+        """See ``SyncCaller``."""
+        if not _is_idle(self._connection):
+            raise InboxRefused.open_transaction()
+        return self._connection.transaction()
 
     async def flush(self) -> None:
         """See ``SyncCaller``."""

@@ -62,6 +62,10 @@ class AlchemyChannel:
         """See ``SyncCaller``."""
         return _commits_at_once(self._target)
 
+    def transaction(self) -> AbstractContextManager[object]:
+        """See ``SyncCaller``."""
+        return self._target.begin()
+
     def flush(self) -> None:
         """See ``SyncCaller``."""
         if isinstance(self._target, Session):
@@ -92,6 +96,10 @@ class AsyncAlchemyChannel:
     async def commits_at_once(self) -> bool:
         """See ``SyncCaller``."""
         return await self._target.run_sync(_commits_at_once)
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """See ``SyncCaller``."""
+        return self._target.begin()
 
     async def flush(self) -> None:
         """See ``SyncCaller``."""

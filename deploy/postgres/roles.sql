@@ -123,6 +123,10 @@ BEGIN
         GRANT SELECT, DELETE, UPDATE (received_at) ON openoutbox_inbox TO openoutbox_pruner;
         GRANT SELECT ON openoutbox_inbox TO openoutbox_reader;
     END IF;
+    -- Tries and dead letters, where `inbox migrate --with dead-letters` made the table.
+    IF TO_REGCLASS('public.openoutbox_inbox_tries') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_inbox_tries TO openoutbox_consumer;
+    END IF;
 END
 $$;
 

@@ -1,17 +1,18 @@
 """The table of an inbox: create it, and see that what stands under its name is one.
 
 It lives in the consumer's own database, since a mark and its effect are one transaction. A table of that name that
-differs is never changed.
+differs is never changed. Its extensions are tables beside it, made on request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, LiteralString
 
-from openoutbox.schema import inbox_statements
-from relay.core.errors import SchemaError
+from openoutbox.names import tries_of
+from openoutbox.schema import dead_letter_statements, inbox_statements
+from relay.core.errors import ConfigError, SchemaError
 from relay.postgres.codec import MOMENTS
 from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.connect import connect
@@ -28,38 +29,54 @@ _COLUMNS: Final = ["consumer text", "event_id text", "received_at timestamp with
 _PRIMARY_KEY: Final = ["consumer", "event_id"]
 
 
-def is_created(url: str, table: TableName) -> bool:
-    """Whether the inbox exists. Raises SchemaError for a table that is none, StorageUnavailable."""
+EXTENSIONS: Final[Mapping[str, tuple[Callable[[TableName], TableName], Callable[[str], list[LiteralString]]]]] = {
+    "dead-letters": (tries_of, dead_letter_statements)
+}
+"""Tables beside an inbox: what each is called, and what makes it."""
+
+
+def missing(url: str, table: TableName, extensions: Collection[str] = ()) -> tuple[Migration, ...]:
+    """What ``create`` would run. Raises as it does."""
     with _connected(url, _DOING) as connection:
-        return migrate(connection, _InboxSchema(table), dry_run=True).up_to_date
+        return migrate(connection, _InboxSchema(table, extensions), dry_run=True).pending
 
 
-def create(url: str, table: TableName) -> bool:
-    """Create the table unless it exists; whether it was created. Safe to run again, and beside itself.
+def create(url: str, table: TableName, extensions: Collection[str] = ()) -> tuple[Migration, ...]:
+    """Create the tables that are missing; what was run, each named by its table. Safe to run again, and beside itself.
 
-    Raises SchemaError for a table of that name that is no inbox and for a missing right, StorageUnavailable.
+    Raises ConfigError for an unknown extension, SchemaError for a table of that name that is no inbox and for a missing
+    right, StorageUnavailable.
     """
     with _connected(url, _DOING) as connection:
-        return not migrate(connection, _InboxSchema(table)).up_to_date
+        return migrate(connection, _InboxSchema(table, extensions)).pending
 
 
 class _InboxSchema(Schema):
-    """One step, the table with its index, for ``relay.postgres.migrations``."""
+    """A step for each table with its index, for ``relay.postgres.migrations``."""
 
     doing = _DOING
 
-    def __init__(self, table: TableName) -> None:
+    def __init__(self, table: TableName, extensions: Collection[str]) -> None:
+        for name in extensions:
+            if name not in EXTENSIONS:
+                raise ConfigError(f"extension {name!r} does not exist; the extensions are {', '.join(EXTENSIONS)}")
         self._table = table
+        self._extensions = list(dict.fromkeys(extensions))
 
     def lock(self) -> Query:
         return Query(statement("inbox/table:lock"))
 
     def plan(self) -> Run[MigrationPlan]:
-        found = yield Query(statement("inbox/table:describe"), {"table": self._table.quoted})
-        missing = (
-            () if _is_inbox(found, self._table) else (Migration(1, "table", tuple(inbox_statements(str(self._table)))),)
-        )
-        return MigrationPlan(0, recorded=False, pending=missing, definitions=())
+        rows = yield Query(statement("inbox/table:describe"), {"table": self._table.quoted})
+        pending = []
+        if not _is_inbox(rows, self._table):
+            pending.append(Migration(1, str(self._table), tuple(inbox_statements(str(self._table)))))
+        for number, name in enumerate(self._extensions, 2):
+            table_of, statements = EXTENSIONS[name]
+            beside = table_of(self._table)
+            if not (yield Query(statement("inbox/table:describe"), {"table": beside.quoted})):
+                pending.append(Migration(number, str(beside), tuple(statements(str(self._table)))))
+        return MigrationPlan(0, recorded=False, pending=tuple(pending), definitions=())
 
     def remedy(self, user: str) -> str:
         return f"run as the owner of the schema: {create_in(self._table.schema or DEFAULT_SCHEMA, user)}"

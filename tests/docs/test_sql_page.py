@@ -62,7 +62,7 @@ def migrated(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     extensions = [argument for name in extension_names() for argument in ("--with", name)]
     for command in (
         ["migrate", *extensions],
-        ["inbox", "migrate"],
+        ["inbox", "migrate", "--with", "dead-letters"],
         ["log", "migrate", "--log-store-url", outbox.owner_url],
         ["store", "migrate", "--schema", "public"],
         ["spark", "setup"],

@@ -28,8 +28,8 @@ def count_marks(place: Outbox) -> int:
 
 @pytest.fixture
 def place(outbox: Outbox) -> Outbox:
-    """A database with an outbox, an inbox, and the roles of both."""
-    create(outbox.owner_url, INBOX)
+    """A database with an outbox, an inbox with dead letters, and the roles of both."""
+    create(outbox.owner_url, INBOX, ["dead-letters"])
     with outbox.database.connect() as connection:
         give_rights(connection)
     return outbox

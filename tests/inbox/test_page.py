@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import django.db
@@ -15,7 +16,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session
 
-from openoutbox import inbox
+from openoutbox import Message, inbox
 from relay.inbox.prune import InboxRetention, prune
 from relay.inbox.stats import read_figures
 from tests.client.consumers import EVENT, alchemy_url
@@ -80,7 +81,14 @@ def with_a_batch(database: Database) -> None:
             handler(5)(connection, {EVENT: 10})
 
 
-FOLLOWERS = [with_psycopg, with_asyncio, with_sqlalchemy, with_django, with_a_batch]
+def with_tries(database: Database) -> None:
+    pool = SimpleNamespace(connection=database.connect)
+    assert not handler(6)(pool, Message(EVENT, "account.charged", None, b"ten", {}))
+    for _ in range(2):
+        assert handler(6)(pool, Message(EVENT, "account.charged", None, b"10", {}))
+
+
+FOLLOWERS = [with_psycopg, with_asyncio, with_sqlalchemy, with_django, with_a_batch, with_tries]
 
 
 @pytest.mark.parametrize("follow", FOLLOWERS)
@@ -97,9 +105,11 @@ def test_every_program_of_the_page_is_followed() -> None:
 
 
 def test_its_commands_run(outbox: Outbox, tmp_path: Path) -> None:
-    first, second = [block for block in PAGE if block.language == "sh"]
+    first, extended, second = [block for block in PAGE if block.language == "sh"]
     made = run_shell(first.adapted({URL: outbox.url}).text, tmp_path)
     assert made.startswith("created table openoutbox_inbox\n")
+    made = run_shell(extended.adapted({URL: outbox.url}).text, tmp_path)
+    assert made == "created table openoutbox_inbox_tries\n"
     mark_hourly(outbox, 36 * 24)
     assert run_shell(second.adapted({URL: outbox.url}).text, tmp_path).startswith("deleted 25 marks")
 
@@ -107,6 +117,7 @@ def test_its_commands_run(outbox: Outbox, tmp_path: Path) -> None:
 def test_its_grants_are_enough(place: Outbox) -> None:
     for role, work in (
         ("consumer", handle_once),
+        ("processor", process),
         ("pruner", lambda url: prune(url, INBOX, InboxRetention())),
         ("reader", lambda url: read_figures(url, INBOX)),
     ):
@@ -122,6 +133,17 @@ def handle_once(url: str) -> None:
         assert inbox.first_of(connection, [EVENT], consumer="billing") == []
 
 
+def process(url: str) -> None:
+    handled = Message(EVENT, "account.charged", None, b"10", {})
+    for outcome in ("failed", "dead"):
+        done = inbox.process(lambda: psycopg.connect(url), handled, fail, consumer="audit", attempts=2)
+        assert done.outcome == outcome
+
+
+def fail(_: object, __: Message) -> None:
+    raise ValueError("no such account")
+
+
 @contextmanager
 def granted_line(database: Database, role: str) -> Iterator[str]:
     """The database's URL as a new role that has the one grant of the page to ``role``."""
@@ -130,7 +152,7 @@ def granted_line(database: Database, role: str) -> Iterator[str]:
     name = f"granted_{uuid.uuid4().hex[:8]}"
     database.run(f"CREATE ROLE {name} LOGIN")
     try:
-        database.run(line.replace(f" TO {role};", f" TO {name}"))
+        database.run(line.replace(f" TO {role};", f" TO {name};"))
         yield as_user(database.url, name)
     finally:
         database.run(f"DROP OWNED BY {name}")

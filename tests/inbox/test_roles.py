@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from openoutbox import inbox
+from openoutbox import Message, inbox
 from tests.support.fixtures.outbox import Outbox
 
 MARK = "INSERT INTO openoutbox_inbox (consumer, event_id) VALUES ('c', gen_random_uuid()::text)"
@@ -56,3 +56,13 @@ def test_insert_is_all_that_a_mark_needs(place: Outbox) -> None:
     place.database.run("REVOKE SELECT ON openoutbox_inbox FROM openoutbox_consumer")
     with psycopg.connect(place.url_of("consumer")) as connection, inbox.once(connection, "1", consumer="b") as first:
         assert first
+
+
+def test_the_consumer_counts_tries(place: Outbox) -> None:
+    message = Message("1", "account.charged", None, b"", {})
+    url = place.url_of("consumer")
+    done = inbox.set_aside(lambda: psycopg.connect(url), message, ValueError("x"), consumer="billing")
+    assert done.acknowledge
+    done = inbox.process(lambda: psycopg.connect(url), message, lambda *_: None, consumer="billing")
+    assert done.outcome == "dead"
+    assert inbox.process(lambda: psycopg.connect(url), message, lambda *_: None, consumer="audit").outcome == "handled"

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from openoutbox import inbox, inbox_statements
-from relay.core.errors import SchemaError, StorageUnavailable
+from relay.core.errors import ConfigError, SchemaError, StorageUnavailable
 from relay.inbox.prune import InboxRetention, preview
-from relay.inbox.table import create, is_created
+from relay.inbox.table import create, missing
 from relay.postgres.sql import TableName
 from tests.inbox.conftest import INBOX
 from tests.support.fixtures.outbox import Outbox
@@ -17,15 +17,15 @@ from tests.support.fixtures.postgres import Database
 
 
 def test_it_is_created_once(database: Database) -> None:
-    assert not is_created(database.url, INBOX)
+    assert missing(database.url, INBOX)
     assert create(database.url, INBOX)
-    assert is_created(database.url, INBOX)
+    assert not missing(database.url, INBOX)
     assert not create(database.url, INBOX)
 
 
 def test_several_at_once_create_it_once(database: Database) -> None:
     with ThreadPoolExecutor(8) as pool:
-        created = list(pool.map(lambda _: create(database.url, INBOX), range(8)))
+        created = list(pool.map(lambda _: bool(create(database.url, INBOX)), range(8)))
     assert sorted(created) == [False] * 7 + [True]
 
 
@@ -80,3 +80,16 @@ def test_what_is_missing_is_said_with_what_to_run(database: Database, outbox: Ou
         create(outbox.reader_url, INBOX)
     with pytest.raises(StorageUnavailable):
         create("postgres://127.0.0.1:1/x", INBOX)
+
+
+def test_its_extension_is_made_beside_it(database: Database) -> None:
+    table = TableName.parse("public.My marks")
+    assert [step.name for step in missing(database.url, table, ["dead-letters"])] == [
+        "public.My marks",
+        "public.My marks_tries",
+    ]
+    create(database.url, table)
+    assert [step.name for step in create(database.url, table, ["dead-letters"])] == ["public.My marks_tries"]
+    assert not create(database.url, table, ["dead-letters", "dead-letters"])
+    with pytest.raises(ConfigError, match="extension 'letters' does not exist; the extensions are dead-letters"):
+        missing(database.url, table, ["letters"])

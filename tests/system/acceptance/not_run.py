@@ -65,9 +65,10 @@ NOT_RUN: Final = {
         for number in range(1, count + 1)
     },
     **{
-        f"docs/guide/inbox.md python {number}": "tests/inbox/test_page.py runs the whole page" for number in range(1, 6)
+        f"docs/guide/inbox.md python {number}": "tests/inbox/test_page.py runs the whole page" for number in range(1, 7)
     },
     "docs/guide/inbox.md sh 1": "tests/inbox/test_page.py runs the whole page",
+    "docs/guide/inbox.md sh 3": "tests/inbox/test_page.py runs the whole page",
     "docs/guide/inbox.md sh 2": "tests/inbox/test_page.py runs the whole page",
     "docs/guide/inbox.md sql 1": "tests/inbox/test_page.py grants each line",
     "examples/bank/README.md sh 2": "tests/examples/test_examples.py runs it",
