@@ -285,9 +285,9 @@ def _cells(servers: Servers, options: argparse.Namespace) -> Iterator[Cell]:
         sides = (False, True) if number % 2 == 0 else (True, False)
         if options.events:
             for plan in _plans(options, sides):
-                yield _drain(servers, plan, options.events, _APART)
+                yield _drain(servers, plan, options.events, options.apart)
             for held in sides if options.floor else ():
-                yield _floor(servers, options.events, options.batch, _APART, held=held)
+                yield _floor(servers, options.events, options.batch, options.apart, held=held)
         if options.seconds:
             for plan in _plans(options, sides):
                 yield _steady(servers, plan, options)
@@ -309,6 +309,9 @@ def main() -> None:
     parser.add_argument("--dead", type=int, default=3_000_000, help="dead entries below the steady rate (3000000)")
     parser.add_argument("--rate", type=float, default=1000.0, help="events a second (1000)")
     parser.add_argument("--seconds", type=float, default=600.0, help="of the steady rate; 0 leaves it out (600)")
+    parser.add_argument(
+        "--apart", type=float, default=_APART, help="s between two events; 0: as of one INSERT (%(default)s)"
+    )
     parser.add_argument("--batch", type=int, default=100, help="BATCH_SIZE (100)")
     parser.add_argument("--modes", nargs="+", default=["keep", "delete"], choices=["keep", "delete"])
     parser.add_argument("--orderings", nargs="+", default=["none", "key"], choices=["none", "key"])

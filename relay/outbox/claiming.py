@@ -41,7 +41,10 @@ _FIELDS = len(OutboxEvent._fields)
 _fields = itemgetter(slice(_FIELDS))
 _event = partial(tuple.__new__, OutboxEvent)  # what _make does, without a call in Python for each row
 _due = itemgetter(_FIELDS, OutboxEvent._fields.index("created_at"))
-_FENCE = -1
+_FENCE, _TID = -1, -2
+_TIE = 20  # rows of a claim that share one place; fewer of them cost little
+_LAST_PAGE = 2**32 - 2  # of any table
+_TIE_PAGES = 1024  # of the table, in which a claim looks for the next rows of a tie
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _MOST_STRETCHES = 16  # behind the head, looked at by one claim while it finds nothing
 _KEPT_LOOK = 1.0  # seconds between two looks for rows that claims leave as they are
@@ -75,6 +78,7 @@ class Claims:
         self._kept_looked_at = float("-inf")  # for rows that claims leave as they are
         self.guard = ClaimGuard()
         self._guard_sql = self._sql("outbox/claim:guard")
+        self._tie_guard_sql = self._sql("outbox/claim:tie_guard")
         self._appetite = Appetite(options.lease_timeout)
         self._payload_reader = PayloadReader(connection, options, self._appetite)
 
@@ -189,6 +193,13 @@ class Claims:
                     raise
             if rows:
                 return rows
+        return await self._claim_ahead(wanted)
+
+    async def _claim_ahead(self, wanted: Wanted) -> list[Row]:
+        """From the head on; where it is amid a tie of which no more is near, from the first row of that on."""
+        span = self.paused.head.ahead()
+        if (rows := await self._claim_span(span, wanted)) or span.tid is None:
+            return rows
         return await self._claim_span(self.paused.head.ahead(), wanted)
 
     async def _claim_chosen(self, wanted: Wanted, event_ids: Sequence[EventId]) -> list[Row]:
@@ -201,19 +212,11 @@ class Claims:
         tags = (
             *(("excluding",) if excluded or without else ()),
             *(("chosen",) if chosen else ()),
+            *(("tied",) if span.tid else ()),
             *self.paused.tags,
             *self.fan_out,
         )
-        parameters = {
-            "limit": Int8(limit),
-            "max_bytes": Int8(max_bytes),
-            "inline_bytes": Int8(self._appetite.inline_bytes),
-            "max_attempts": self._options.retry.max_attempts,
-            "relay_id": self._options.relay_id,
-            "chosen": id_array(chosen),
-            **self._left_out(wanted),
-            **span.parameters(),
-        }
+        parameters = {**self._parameters(wanted), "chosen": id_array(chosen), **span.parameters(), **_pages(span.tid)}
 
         async def work(connection: Connection) -> list[Row]:
             if self.ordered is not None:
@@ -223,12 +226,16 @@ class Claims:
             query = self._sql("outbox/claim:claim", *tags, *tags_of(connection))
             if chosen:
                 await cursor.execute(query, parameters)
+            elif span.tid:
+                async with one_transaction(connection):
+                    await connection.execute(self._tie_guard_sql)
+                    await cursor.execute(query, parameters, prepare=True)
             else:
                 await self._guarded(connection, cursor, query, parameters)
             rows = await cursor.fetchall()
             rows.sort(key=_due)
             if not chosen:
-                self._claimed(span, rows)
+                self._claimed(span, rows, limit)
             return rows
 
         return await self._claiming.run("claiming", partial(self._measured, work))
@@ -241,6 +248,16 @@ class Claims:
             self._clock.measured(rows[0][_FENCE].timestamp(), sent_at, steady_seconds())
         return rows
 
+    def _parameters(self, wanted: Wanted) -> dict[str, Any]:
+        return {
+            "limit": Int8(wanted.limit),
+            "max_bytes": Int8(wanted.max_bytes),
+            "inline_bytes": Int8(self._appetite.inline_bytes),
+            "max_attempts": self._options.retry.max_attempts,
+            "relay_id": self._options.relay_id,
+            **self._left_out(wanted),
+        }
+
     def _left_out(self, wanted: Wanted) -> dict[str, Any]:
         return {
             "excluded": id_array(wanted.excluded),
@@ -248,11 +265,13 @@ class Claims:
             **self.paused.parameters(),
         }
 
-    def _claimed(self, span: ClaimSpan, rows: Sequence[Row]) -> None:
+    def _claimed(self, span: ClaimSpan, rows: Sequence[Row], limit: int) -> None:
         """Tell the head what a claim without order brought."""
         if rows:
             self.passed.went_on()
-            self.paused.head.claimed(span, len(rows), _due(rows[-1]), rows[0][_FENCE].timestamp())
+            last = _due(rows[-1])
+            tied = rows[0][_TID] if len(rows) >= min(limit, _TIE) and _due(rows[0]) == last else None
+            self.paused.head.claimed(span, len(rows), last, rows[0][_FENCE].timestamp(), tied)
         else:
             self.paused.head.found_nothing(span)
 
@@ -261,7 +280,7 @@ class Claims:
         span = self.paused.head.span()
         ordered = self.ordered
         if ordered is None:
-            first = await self._due_rows(wanted, span, 1)
+            first = await self._due_rows(wanted, span, 1, span.tid or BEFORE_ALL_ROWS)
             if first:
                 self.passed.named(span, first[0])
             return first[0].event_id if first else None
@@ -315,3 +334,9 @@ class Claims:
         # Right after a pause a claim steps over the paused rows: that is slow for another reason than the planner.
         if not (guarded or stepping):
             self.guard.took(time.monotonic() - began)
+
+
+def _pages(tid: str | None) -> dict[str, str]:
+    """Parameters of a claim behind a row of a tie."""
+    page = int(tid[1:].partition(",")[0]) if tid else 0
+    return {"tid_from": tid or BEFORE_ALL_ROWS, "tid_until": f"({min(page + _TIE_PAGES, _LAST_PAGE)},0)"}

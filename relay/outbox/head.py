@@ -23,11 +23,16 @@ was seen, claims begin at the oldest entry, as if there were no head: nothing ca
 | a row that this relay released | the next claim, which begins there (``released``) |
 | a row inserted, or rescheduled, with an old ``available_at`` | looking behind |
 | a row that was locked when claims went past it | looking behind |
+| a row that was locked, or is released, amid rows of one place | a claim within 1 s, or 20 times a walk over these |
 | rows that the database refused to change, and what is among them | trying them again (``passing``) |
 | rows that are no longer left out (``leave_out``) | the next claim, which begins where they were first left out |
 | the rest of those | looking, from there on |
 | rows inserted after the database's clock was set back | the next claim that brings rows, or the next look |
 | a retried, reclaimed or replayed row | the next claim: its ``available_at`` is the present or later |
+
+**Rows that share one place**, as those of one ``INSERT`` do, have no place between them where the head could stand.
+The index has them in the order in which they lie in the table, so claims of many of them remember how far they came
+there, and read on in the table, not in the index: dead entries cost them nothing. Now and then one walks over them all.
 
 **Looking behind** walks the index between two places, on a connection that nothing else waits for, for
 ``SHARE`` of the time at most. It is bounded in work and not in rows returned: each step covers a stretch whose width
@@ -64,6 +69,8 @@ MOST_CLAIMED: Final = 2000
 _ENTRIES_IN_MARGIN: Final = 500
 _MOST_STRETCHES: Final = 16
 _MICROSECOND: Final = 1e-6
+_TIE_WALK: Final = 1.0  # seconds between two claims that walk over a tie from its first row on, at least
+_TIE_WALKS: Final = 20  # times what one of them took
 _PACE_SECONDS: Final = 2.0  # over which the pace of claims is measured
 
 Place = tuple[float, float]
@@ -82,6 +89,8 @@ class ClaimSpan(NamedTuple):
     end: Place
     """The first place that it does not look at; BEHIND_ALL but for a stretch behind the head."""
     version: int
+    tid: str | None = None
+    """Of the rows that share its first place, and of no others, those behind this place in the table."""
 
     @property
     def is_stretch(self) -> bool:
@@ -90,13 +99,23 @@ class ClaimSpan(NamedTuple):
 
     def parameters(self) -> dict[str, float]:
         """Those of the statements that walk the queue's index."""
-        (due_from, created_from), (due_until, created_until) = self.first, self.end
+        (due_from, created_from) = self.first
+        (due_until, created_until) = self.end if self.tid is None else after(self.first)
         return {
             "due_from": due_from,
             "created_from": created_from,
             "due_until": due_until,
             "created_until": created_until,
         }
+
+
+class _Tie(NamedTuple):
+    """Rows that share one place, of which many were claimed."""
+
+    tid: str
+    """The last one's place in the table."""
+    walk_at: float
+    """When a claim walks over them from the first one on again."""
 
 
 EVERYWHERE: Final[dict[str, Any]] = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0).parameters()
@@ -118,6 +137,9 @@ class Head:
         """What claims leave out, and the place from which rows of it may wait."""
         self.returned: Place | None = None
         """From where rows that were left out, and no longer are, may wait behind the head."""
+        self._ties: dict[tuple[Place, Place], _Tie] = {}
+        """By where a claim looks."""
+        self._sent_at = 0.0
         self._version = 0
         self.refused: tuple[Place, Place] | None = None
         """From where to where there are rows that the database refuses to change; claims begin behind them."""
@@ -142,12 +164,22 @@ class Head:
         if not self.in_force:
             return ClaimSpan(BEFORE_ALL, BEHIND_ALL, self._version)
         if self._stretches:
-            return ClaimSpan(*self._stretches[0], self._version)
+            return self._behind_tie(ClaimSpan(*self._stretches[0], self._version))
         return self.ahead()
 
     def ahead(self) -> ClaimSpan:
         """From the head on."""
-        return ClaimSpan(self.place if self.in_force else BEFORE_ALL, BEHIND_ALL, self._version)
+        return self._behind_tie(ClaimSpan(self.place if self.in_force else BEFORE_ALL, BEHIND_ALL, self._version))
+
+    def _behind_tie(self, span: ClaimSpan) -> ClaimSpan:
+        tie = self._ties.get((span.first, span.end))
+        self._sent_at = self._clock()
+        return span if tie is None or self._sent_at >= tie.walk_at else span._replace(tid=tie.tid)
+
+    @property
+    def in_tie(self) -> bool:
+        """Whether it is amid rows that share one place, so that only claims move it."""
+        return (self.place, BEHIND_ALL) in self._ties
 
     def late_from(self, left_out: Iterable[Thing]) -> Place:
         """Where the oldest late row may be: rows of ``left_out`` are late, too."""
@@ -157,27 +189,47 @@ class Head:
         places += [self.refused[0]] if self.refused is not None else []
         return min([self.place, *places, *(first for first, _ in self._stretches[:1])])
 
-    def claimed(self, span: ClaimSpan, rows: int, last: Place, at: float) -> None:
+    def claimed(self, span: ClaimSpan, rows: int, last: Place, at: float, tied: str | None = None) -> None:
         """A claim, sent for ``span`` at the database's time ``at``, took ``rows``, in order up to ``last``.
 
         What is before ``last`` is claimed, left out, locked or refused: the head goes past it. A claim that was sent
-        before what is left out changed says nothing about the head.
+        before what is left out changed says nothing about the head. ``tied``: they are many and share that place, and
+        this is the last one's place in the table.
         """
         if span.version != self._version:
             return
+        before = self._ties.pop((span.first, span.end), None)
+        tie = None
+        if tied is not None:
+            now = self._clock()
+            walk_at = now + max(_TIE_WALK, (now - self._sent_at) * _TIE_WALKS)
+            tie = _Tie(tied, before.walk_at if before is not None and span.tid is not None else walk_at)
         if span.is_stretch:
-            self._took_stretch(span, after(last))
+            self._took_stretch(span, after(last) if tie is None else last, tie)
             return
         self._count(rows)
         self.clock_is(at)
         reached = min(last, (at - self.margin, float("-inf")))
         # A claim from the oldest entry on may have taken stragglers: what is behind them was not looked at.
         self.place = reached if span.first == BEFORE_ALL else max(self.place, reached)
+        if tie is not None and self.place == last:
+            if len(self._ties) > 2 * _MOST_STRETCHES:  # of places that were left by another way
+                self._ties.clear()
+            self._ties[last, BEHIND_ALL] = tie
 
     def found_nothing(self, span: ClaimSpan) -> None:
         """A claim, sent for ``span``, found nothing that it may take."""
-        if span.is_stretch and span.version == self._version:
+        if span.version != self._version:
+            return
+        key = span.first, span.end
+        if span.tid is not None:  # the rest of the tie, if there is any, is further on in the table
+            self._ties[key] = _Tie(span.tid, walk_at=float("-inf"))
+            return
+        tie = self._ties.pop(key, None)
+        if span.is_stretch:
             self._took_stretch(span, None)
+        elif tie is not None and span.first == self.place:
+            self.place = after(self.place)
 
     def waiting_from(self, span: ClaimSpan, rows: int, first: Place | None, at: float) -> None:
         """A claim in order per key, which leaves rows behind, took ``rows``; ``first`` is the first due one it saw."""
@@ -214,13 +266,15 @@ class Head:
         """Whether it is among rows that the database refuses to change."""
         return self.refused is not None and self.refused[0] <= place < self.refused[1]
 
-    def _took_stretch(self, span: ClaimSpan, rest: Place | None) -> None:
+    def _took_stretch(self, span: ClaimSpan, rest: Place | None, tie: _Tie | None = None) -> None:
         """A claim has looked at a stretch: go on at ``rest``, or let it go."""
         stretch = (span.first, span.end)
         if stretch in self._stretches:
             self._stretches.remove(stretch)
             if rest is not None and rest < span.end:
                 insort(self._stretches, (rest, span.end))
+                if tie is not None:
+                    self._ties[rest, span.end] = tie
 
     def _count(self, rows: int) -> None:
         self._claimed += rows
@@ -240,6 +294,7 @@ class Head:
         if things == self._left_out.keys():
             return
         self._version += 1
+        self._ties.clear()
         lowest = min([self.place, *(first for first, _ in self._stretches[:1])])
         by_name: dict[str, Place] = {}
         for (_, name), place in self._left_out.items():
@@ -275,6 +330,7 @@ class Head:
         """Rows wait between these places: claims take them next."""
         for stretch in [one for one in self._stretches if one[0] <= end and first <= one[1]]:
             self._stretches.remove(stretch)
+            self._ties.pop(stretch, None)
             first, end = min(first, stretch[0]), max(end, stretch[1])
         insort(self._stretches, (first, end))
 

@@ -186,6 +186,8 @@ class Looks:
     async def _advance(self, walk: Walk) -> None:
         """Move the head over what claims cannot take: rows left out, and what other relays have delivered."""
         head = self._head
+        if head.in_tie:
+            return
         began = self._clock()
         width = float("inf")
         while self._clock() - began < _LONGEST_ADVANCE:

@@ -21,6 +21,8 @@
 -- changes nothing. The commit of a verdict waits, and takes all that was logged before it along.
 -- It looks from the head on, or at a stretch behind it (relay/outbox/head.py): what was delivered before costs nothing.
 -- Tag prepared: takes back for this transaction what session:prepared has set, before it changes a row.
+-- Tag tied: of rows that share one place, those between two places in the table, in the order of these, after tie_guard in
+-- its transaction. The index has them in that order, too, but has to be walked from the first of them on, dead or not.
 -- Tag excluding: leaves rows out, by their ids or destinations, and reads those of them that are due before the others.
 -- Tag paused: leaves out paused event types. Tag in_part, beside it and
 -- fan_out: leaves out of other types what some destinations have acknowledged. Tag fan_out: reads the column of
@@ -29,9 +31,9 @@
 -- reads slowly or not at all: a statement commits once its result fits into the buffers of the two sockets. The payloads
 -- are read afterwards.
 -- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; due_from, created_from, due_until, created_until
--- (seconds since 1970); excluded, without, chosen; paused, in_part (patterns).
--- Result: the fields of OutboxEvent in their order, due_at, by which and inserted_at they are to be sorted, and the fence. They come as
--- they lie in the table, since sorting them here would cost another pass over all columns. The payload is NULL in all
+-- (seconds since 1970); tid_from, tid_until; excluded, without, chosen; paused, in_part (patterns).
+-- Result: the fields of OutboxEvent in their order; due_at, by which and inserted_at they are to be sorted; the last place in
+-- the table that a row of the claim had before it; the fence. They come as they lie in the table, since sorting them here would cost another pass over all columns. The payload is NULL in all
 -- rows, or in none.
 WITH chosen AS (
     SELECT
@@ -41,7 +43,7 @@ WITH chosen AS (
         SELECT
             tid,
             bytes,
-            SUM(bytes) OVER (ORDER BY available_at, created_at ROWS UNBOUNDED PRECEDING) AS total
+            SUM(bytes) OVER (ORDER BY available_at, created_at, tid ROWS UNBOUNDED PRECEDING) AS total
         FROM (
             SELECT
                 ctid AS tid,
@@ -63,9 +65,10 @@ WITH chosen AS (
                 >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8))
                 AND (available_at, created_at)
                 < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
+                -- AND ctid > %(tid_from)s::tid AND ctid < %(tid_until)s::tid --? tied
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
                 -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
-            ORDER BY available_at, created_at --? !chosen
+            ORDER BY available_at, created_at --? !chosen !tied
             -- ORDER BY available_at + INTERVAL '0', created_at --? chosen
             LIMIT (
                 SELECT CASE
@@ -74,6 +77,9 @@ WITH chosen AS (
                         AND SET_CONFIG('plan_cache_mode', NULL, TRUE) <> '' --? prepared
                         AND SET_CONFIG('enable_sort', NULL, TRUE) <> '' --? prepared
                         AND SET_CONFIG('jit', NULL, TRUE) <> '' --? prepared
+                        -- AND SET_CONFIG('enable_indexscan', NULL, TRUE) <> '' --? tied
+                        -- AND SET_CONFIG('enable_bitmapscan', NULL, TRUE) <> '' --? tied
+                        -- AND SET_CONFIG('enable_seqscan', NULL, TRUE) <> '' --? tied
                         THEN %(limit)s::bigint
                 END
             )
@@ -102,6 +108,7 @@ RETURNING
     NULL::text AS acknowledged_by, --? !fan_out
     -- ARRAY_TO_STRING(acknowledged_by, ',') AS acknowledged_by, --? fan_out
     DATE_PART('epoch', available_at) AS due_at,
+    (SELECT MAX(tid) FROM chosen)::text AS last_tid,
     locked_at;
 
 -- name: first_due
@@ -154,6 +161,14 @@ WHERE
     AND status = 'DELIVERING'
     AND locked_by = %(relay_id)s::text
     AND locked_at = %(fence)s::timestamptz;
+
+-- name: tie_guard
+-- For the transaction of a claim with the tag tied, until that takes it back: a range of the table's pages is read, by no
+-- index. Touches no table. Parameters: none.
+SELECT
+    SET_CONFIG('enable_indexscan', 'off', TRUE),
+    SET_CONFIG('enable_bitmapscan', 'off', TRUE),
+    SET_CONFIG('enable_seqscan', 'off', TRUE);
 
 -- name: guard
 -- For the transaction of a claim, which must walk its index in order whatever the planner believes. Sorting looks cheap

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from relay.outbox.head import BEFORE_ALL, MARGIN, MOST_CLAIMED, Head, Place, after
 from relay.outbox.look import DEPTHS, SHARE, TIMEOUT, Look, Looks
+from tests.support.clock import Clock
 
 NOW = 1000.0
 
@@ -139,6 +140,52 @@ def test_a_clock_that_was_set_back_takes_the_head_with_it() -> None:
     head = head_at(500.0)
     head.clock_is(400.0)
     assert head.span().first[0] < 400.0
+
+
+def test_claims_of_a_tie_read_on_in_the_table_and_walk_over_it_now_and_then() -> None:
+    clock = Clock()
+    head = Head(clock)
+    head.walked(None, 500.0 + MARGIN, cheap=False)
+    span = head.span()
+    clock.now += 0.1  # what a walk over the tie costs
+    head.claimed(span, 100, at(600.0), NOW, "(1,7)")
+    assert (head.span().tid, head.span().parameters()["due_until"]) == ("(1,7)", 600.0)
+    head.claimed(head.span(), 100, at(600.0), NOW, "(2,9)")
+    assert (head.span().tid, head.in_tie) == ("(2,9)", True)
+    clock.now += 1.9
+    assert head.span().tid == "(2,9)"
+    clock.now += 0.2
+    assert head.span().tid is None
+    head.claimed(head.span(), 100, at(600.0), NOW, "(1,8)")
+    assert head.span().tid == "(1,8)"
+    head.found_nothing(head.span())
+    assert (head.span().tid, head.place) == (None, at(600.0)), "the rest may be anywhere in the table"
+    head.found_nothing(head.span())
+    assert (head.place, head.in_tie) == (after(at(600.0)), False)
+
+
+def test_what_is_released_amid_a_tie_is_claimed_from_its_first_row_on() -> None:
+    head = head_at(500.0)
+    head.claimed(head.span(), 100, at(600.0), NOW, "(1,7)")
+    head.released(at(600.0), at(600.0))
+    span = head.span()
+    assert (span.is_stretch, span.first, span.tid) == (True, at(600.0), None)
+    head.found_nothing(span)
+    assert head.span().tid == "(1,7)"
+    head.leave_out({("type", "a")})
+    assert head.span().tid is None
+
+
+def test_a_tie_behind_the_head_is_claimed_to_its_end() -> None:
+    head = head_at(500.0)
+    head.add(at(300.0), after(at(300.0)))
+    head.claimed(head.span(), 100, at(300.0), NOW, "(1,7)")
+    assert (head.span().is_stretch, head.span().tid) == (True, "(1,7)")
+    head.claimed(head.span(), 20, at(300.0), NOW, "(1,9)")
+    head.found_nothing(head.span())
+    assert (head.span().is_stretch, head.span().tid) == (True, None)
+    head.found_nothing(head.span())
+    assert not head.span().is_stretch
 
 
 def test_refused_rows_are_passed_and_looking_behind_leaves_them_alone() -> None:

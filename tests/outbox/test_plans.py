@@ -49,7 +49,7 @@ FROM generate_series(1, 20000) AS n
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _NOW = time.time()
 _HEAD = ClaimSpan((_NOW - 600.0, _NOW - 600.0), BEHIND_ALL, 0).parameters()
-_STRETCH = ClaimSpan((_NOW - 3000.0, float("-inf")), (_NOW - 2998.0, float("-inf")), 0).parameters()
+_STRETCH: dict[str, Any] = ClaimSpan((_NOW - 3000.0, float("-inf")), (_NOW - 2998.0, float("-inf")), 0).parameters()
 
 
 @pytest.fixture(
@@ -190,6 +190,28 @@ def test_a_claim_that_is_prepared(connection: psycopg.Connection[tuple[Any, ...]
     assert indexes(plan) == {"idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
     walks_in_order(plan)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_claim_of_a_tie_reads_a_range_of_the_table(
+    connection: psycopg.Connection[tuple[Any, ...]], *, prepared: bool
+) -> None:
+    with connection.transaction(force_rollback=True):
+        connection.execute(statement("outbox/claim:tie_guard"))
+        plan = (explain_prepared if prepared else explain)(
+            connection,
+            "outbox/claim:claim+tied",
+            limit=100,
+            max_bytes=1 << 26,
+            inline_bytes=1 << 19,
+            max_attempts=25,
+            relay_id="relay",
+            tid_from="(3,7)",
+            tid_until="(1027,0)",
+            **_STRETCH,
+        )
+    assert indexes(plan) == set()
+    assert [node["Node Type"] for node in plan if node["Node Type"].startswith("Tid")] == ["Tid Range Scan", "Tid Scan"]
 
 
 @pytest.mark.parametrize("prepared", [False, True])

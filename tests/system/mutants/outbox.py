@@ -182,6 +182,20 @@ SQL: Final = (
         (f"{_HEAD}::test_a_claim_moves_the_head_to_its_last_row_and_not_into_the_margin",),
     ),
     Mutant(
+        "claims of a tie never walk over it again",
+        "relay/outbox/head.py",
+        "        return span if tie is None or self._sent_at >= tie.walk_at else span._replace(tid=tie.tid)",
+        "        return span if tie is None else span._replace(tid=tie.tid)",
+        (f"{_HEAD}::test_claims_of_a_tie_read_on_in_the_table_and_walk_over_it_now_and_then",),
+    ),
+    Mutant(
+        "a tie that is not near any more counts as claimed",
+        "relay/outbox/head.py",
+        '            self._ties[key] = _Tie(span.tid, walk_at=float("-inf"))',
+        "            self.place = after(self.place)",
+        ("tests/outbox/test_ties.py::test_the_rest_of_a_tie_that_lies_far_away_in_the_table_is_found",),
+    ),
+    Mutant(
         "leases behind the reaper's head are left there",
         "relay/outbox/reaping.py",
         "        if self._clock() < self._walk_at:",

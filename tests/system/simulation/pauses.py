@@ -110,6 +110,8 @@ class PausingOutbox(MemoryOutbox):
         return _left_out(row, self.patterns, self.in_part)
 
     def _is_seen(self, row: MemoryRow) -> bool:
+        if self.span.tid is not None:
+            return place(row) == self.span.first and row.insertion_order > int(self.span.tid)
         return self.span.first <= place(row) < self.span.end
 
 

@@ -30,6 +30,7 @@ from tests.system.simulation.scheduler import Process
 _LONGEST_CANCEL = 1.0
 _CONNECTING = 0.003
 _REST = 0.25
+_TIE = 2  # rows of a claim that share one place, after which claims read on in the table
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
@@ -225,7 +226,7 @@ class SimulatedStorage:
         span = self.paused.head.span()
         memory.obey(self.paused, span)
         self.database.ledger.pauses.claim_sent(self.name)
-        first, last, at = None, BEFORE_ALL, 0.0
+        first, last, at, tied = None, BEFORE_ALL, 0.0, None
 
         def locks() -> tuple[list[EventId], int]:
             rows = memory.claimable(limit, max_bytes, excluded, without)
@@ -233,10 +234,13 @@ class SimulatedStorage:
             return [row.event_id for row in rows], size if size <= most else 0
 
         def work() -> Claim:
-            nonlocal first, last, at
+            nonlocal first, last, at, tied
             first = memory.first_due()
             claim: Claim = run(memory.claim(limit, max_bytes, excluded, without))
-            last = max((place(self.database.table.rows[event.event_id]) for event in claim.events), default=BEFORE_ALL)
+            rows = [self.database.table.rows[event.event_id] for event in claim.events]
+            last = max(map(place, rows), default=BEFORE_ALL)
+            if len(rows) >= min(limit, _TIE) and {*map(place, rows)} == {last}:
+                tied = str(max(row.insertion_order for row in rows))
             at = self.database.table.now.timestamp()
             if _payload_bytes(claim) > most:
                 claim = claim._replace(events=[event._replace(payload=None) for event in claim.events])  # type: ignore[arg-type]
@@ -250,7 +254,7 @@ class SimulatedStorage:
         if self._key_order is not None:
             head.waiting_from(span, len(claim.events), first, at)
         elif claim.events:
-            head.claimed(span, len(claim.events), last, at)
+            head.claimed(span, len(claim.events), last, at, tied)
         else:
             head.found_nothing(span)
         return claim
