@@ -2,22 +2,27 @@
 
     pip install ./client '.[kafka]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app' KAFKA='localhost:9092'
-    relay-cli inbox migrate --storage-url "$DATABASE_URL"
+    relay-cli inbox migrate --with dead-letters --storage-url "$DATABASE_URL"
     python examples/consumer_kafka.py        # Ctrl-C ends it
 
 The relay delivers at least once. The inbox marks the event in the transaction that has the effect: a repeat finds the
 mark and changes nothing. The offset is committed after that transaction, so a crash in between brings the message again
 instead of losing it. `relay-cli inbox prune` deletes old marks.
+
+A message whose handling fails five times, or that no relay sent, becomes a dead letter in openoutbox_inbox_tries. Then
+the next one is read.
 """
 
 import json
 import os
-from contextlib import suppress
+import time
+from contextlib import nullcontext, suppress
 
 import psycopg
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Message as KafkaMessage
 
-from openoutbox import Message, inbox
+from openoutbox import Message, MessageError, inbox
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 GROUP = "revenue"
@@ -30,15 +35,25 @@ ADD = """
 INSERT INTO revenue (customer, total) VALUES (%(customer)s, %(amount)s)
 ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total
 """
+SAID = {"handled": "counted", "repeat": "seen before"}
 
 
-def handle(connection: psycopg.Connection, message: Message) -> bool:
-    """False for a repeat. Two consumers with one event at the same time: the second waits for the first's commit."""
-    with connection.transaction(), inbox.once(connection, message.event_id, consumer=GROUP) as first:
-        if first:
-            connection.execute(ADD, json.loads(message.payload))
-    print(message.event_id, "counted" if first else "seen before", flush=True)
-    return first
+def count(connection: psycopg.Connection, message: Message) -> None:
+    connection.execute(ADD, json.loads(message.payload))
+
+
+def handle(connection: psycopg.Connection, received: KafkaMessage) -> bool:
+    """Whether to go on. False: it failed, or another consumer is at work on it, and it is to be read again."""
+    try:
+        message = Message.from_kafka(received)
+    except MessageError as error:
+        place = f"{received.topic()}/{received.partition()}/{received.offset()}"
+        stranger = Message(place, received.topic(), None, received.value() or b"", {})
+        done = inbox.set_aside(lambda: nullcontext(connection), stranger, error, consumer=GROUP)
+    else:
+        done = inbox.process(lambda: nullcontext(connection), message, count, consumer=GROUP, attempts=5)
+    print(done.event_id, SAID.get(done.outcome, f"{done.outcome} {done.error!r}"), flush=True)
+    return done.acknowledge
 
 
 def run() -> None:
@@ -61,8 +76,11 @@ def run() -> None:
             if error := message.error():
                 print(error, flush=True)  # the client goes on
                 continue
-            handle(connection, Message.from_kafka(message))
-            consumer.commit(message=message, asynchronous=False)
+            if handle(connection, message):
+                consumer.commit(message=message, asynchronous=False)
+            else:
+                time.sleep(1)
+                consumer.seek(TopicPartition(TOPIC, message.partition() or 0, message.offset() or 0))
 
 
 if __name__ == "__main__":

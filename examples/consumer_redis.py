@@ -2,24 +2,27 @@
 
     pip install ./client '.[redis]'
     export DATABASE_URL='postgres://user:secret@localhost:5432/app' REDIS='redis://localhost:6379/0'
-    relay-cli inbox migrate --storage-url "$DATABASE_URL"
+    relay-cli inbox migrate --with dead-letters --storage-url "$DATABASE_URL"
     python examples/consumer_redis.py        # Ctrl-C ends it
 
 Redis delivers a message to one consumer of the group, and keeps it pending until it is acknowledged. Another consumer
 claims what stays pending for CLAIM_AFTER_MS, because its consumer crashed, or is only slow: then both have it. The
 inbox marks the event in the transaction that has the effect, so the second one finds the mark and changes nothing. The
 message is acknowledged after that transaction. `relay-cli inbox prune` deletes old marks.
+
+A message whose handling fails stays pending and is claimed again. One that fails five times, or that no relay sent,
+becomes a dead letter in openoutbox_inbox_tries.
 """
 
 import json
 import os
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, cast
 
 import psycopg
 import redis
 
-from openoutbox import Message, inbox
+from openoutbox import Message, MessageError, inbox
 
 TOPIC = os.environ.get("TOPIC", "order.placed")
 GROUP = "revenue"
@@ -35,16 +38,24 @@ ADD = """
 INSERT INTO revenue (customer, total) VALUES (%(customer)s, %(amount)s)
 ON CONFLICT (customer) DO UPDATE SET total = revenue.total + EXCLUDED.total
 """
+SAID = {"handled": "counted", "repeat": "seen before"}
 
 
-def handle(connection: psycopg.Connection, fields: Fields) -> bool:
-    """False for a repeat. Two consumers with one event at the same time: the second waits for the first's commit."""
-    message = Message.from_redis(TOPIC, fields)
-    with connection.transaction(), inbox.once(connection, message.event_id, consumer=GROUP) as first:
-        if first:
-            connection.execute(ADD, json.loads(message.payload))
-    print(message.event_id, "counted" if first else "seen before", flush=True)
-    return first
+def count(connection: psycopg.Connection, message: Message) -> None:
+    connection.execute(ADD, json.loads(message.payload))
+
+
+def handle(connection: psycopg.Connection, message_id: bytes, fields: Fields) -> bool:
+    """Whether to acknowledge it. False: it failed, or another consumer is at work on it, and it is to come again."""
+    try:
+        message = Message.from_redis(TOPIC, fields)
+    except MessageError as error:
+        stranger = Message(f"{TOPIC}/{message_id.decode()}", TOPIC, None, repr(fields).encode(), {})
+        done = inbox.set_aside(lambda: nullcontext(connection), stranger, error, consumer=GROUP)
+    else:
+        done = inbox.process(lambda: nullcontext(connection), message, count, consumer=GROUP, attempts=5)
+    print(done.event_id, SAID.get(done.outcome, f"{done.outcome} {done.error!r}"), flush=True)
+    return done.acknowledge
 
 
 def messages(client: redis.Redis, name: str) -> list[tuple[bytes, Fields]]:
@@ -64,8 +75,8 @@ def run() -> None:
         connection.execute(TABLE)
         while True:
             for message_id, fields in messages(client, name):
-                handle(connection, fields)
-                client.xack(TOPIC, GROUP, message_id)
+                if handle(connection, message_id, fields):
+                    client.xack(TOPIC, GROUP, message_id)
 
 
 if __name__ == "__main__":

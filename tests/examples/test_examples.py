@@ -10,6 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 import redis
+from confluent_kafka import Producer
+from nats.js import JetStreamContext
 
 from relay.inbox.table import create
 from relay.localservers.process import accepts, free_port
@@ -19,7 +21,7 @@ from tests.examples.running import FOLDER, Log, finished, running
 from tests.support.daemon import Daemon
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.nats import MakeStream
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.waiting import patience, wait_until
 
 KAFKA_CONSUMER = str(FOLDER / "consumer_kafka.py")
@@ -45,7 +47,7 @@ def replay(outbox: Outbox, folder: Path, **env: str) -> None:
 @pytest.fixture
 def with_inbox(outbox: Outbox) -> Outbox:
     """The application's database, which is the consumer's, too."""
-    create(outbox.url, TableName(DEFAULT_INBOX))
+    create(outbox.url, TableName(DEFAULT_INBOX), ["dead-letters"])
     return outbox
 
 
@@ -133,6 +135,63 @@ def test_psycopg_and_redis(with_inbox: Outbox, redis_url: str, tmp_path: Path) -
         wait_until(lambda: consumed().count("seen before") == 2, what="the repeats")
         assert revenue(outbox) == {"ada": 30, "bob": 20}
     redis.Redis.from_url(redis_url).delete(name)
+
+
+GOOD, POISON = b'{"customer": "ada", "amount": 30}', b"no JSON"
+LETTERS = "SELECT event_type, payload, tries FROM openoutbox_inbox_tries WHERE state = 'dead' ORDER BY tries"
+
+
+def is_survived(outbox: Outbox, consumed: Log, name: str, strange: bytes) -> None:
+    """Good, poison, good: what cannot be handled is kept, with all of it, and what is behind it is handled."""
+    wait_until(lambda: consumed() is not None and len(outbox.database.run(LETTERS)) == 2, 60, "two dead letters")
+    (stranger, poison) = outbox.database.run(LETTERS)
+    assert poison == (name, POISON, 5)
+    assert (stranger[0], stranger[2]) == (name, 0)
+    assert strange in stranger[1]
+    for _ in range(2):
+        outbox.insert([Row(name, GOOD, "7")])
+    wait_until(lambda: consumed() is not None and revenue(outbox) == {"ada": 120}, 60, "what is behind them")
+    assert consumed().count(" counted\n") == 4
+
+
+def test_kafka_and_a_poisonous_message(with_inbox: Outbox, kafka: str, topic: MakeTopic) -> None:
+    outbox, name = with_inbox, topic()
+    producer = Producer({"bootstrap.servers": kafka})
+    producer.produce(name, b"of a stranger", key=b"7")
+    assert producer.flush(patience()) == 0
+    outbox.insert([Row(name, GOOD, "7"), Row(name, POISON, "7"), Row(name, GOOD, "7")])
+    with (
+        Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}),
+        running(KAFKA_CONSUMER, DATABASE_URL=outbox.url, TOPIC=name, KAFKA=kafka) as consumed,
+    ):
+        is_survived(outbox, consumed, name, b"of a stranger")
+
+
+async def test_nats_and_a_poisonous_message(
+    with_inbox: Outbox, nats_url: str, stream: MakeStream, jetstream: JetStreamContext
+) -> None:
+    outbox, name = with_inbox, (await stream()).subject()
+    await jetstream.publish(name, b"of a stranger")
+    outbox.insert([Row(name, GOOD), Row(name, POISON), Row(name, GOOD)])
+    with (
+        Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}),
+        running(NATS_CONSUMER, DATABASE_URL=outbox.url, TOPIC=name, NATS=nats_url) as consumed,
+    ):
+        is_survived(outbox, consumed, name, b"of a stranger")
+
+
+def test_redis_and_a_poisonous_message(with_inbox: Outbox, redis_url: str) -> None:
+    outbox, name = with_inbox, f"order.{uuid.uuid4().hex[:12]}"
+    client = redis.Redis.from_url(redis_url)
+    client.xadd(name, {"from": "a stranger"})
+    outbox.insert([Row(name, GOOD), Row(name, POISON), Row(name, GOOD)])
+    own = {"DATABASE_URL": outbox.url, "TOPIC": name, "REDIS": redis_url, "CLAIM_AFTER_MS": "200"}
+    with (
+        Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "redis", "PUBLISHER_URL": redis_url}),
+        running(REDIS_CONSUMER, **own) as consumed,
+    ):
+        is_survived(outbox, consumed, name, b"a stranger")
+    client.delete(name)
 
 
 def test_the_bank_writes_each_letter_once(with_inbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def consumed(request: pytest.FixtureRequest) -> Consumed:
 @pytest.fixture
 def consumer_outbox(outbox: Outbox) -> Outbox:
     """The producer's database, which is the consumer's, too."""
-    create(outbox.url, TableName(DEFAULT_INBOX))
+    create(outbox.url, TableName(DEFAULT_INBOX), ["dead-letters"])
     return outbox
 
 
