@@ -32,6 +32,7 @@ from relay.outbox.claiming import Claims
 from relay.outbox.connections import connections
 from relay.outbox.extensions import pauses_of, relays_of
 from relay.outbox.options import PostgresOptions
+from relay.outbox.ordersequence import SAMPLE, OrderSequence
 from relay.outbox.paused import PausedRows
 from relay.outbox.reaping import Reaping
 from relay.outbox.renewal import Renewer
@@ -98,6 +99,8 @@ class PostgresOutbox:
                 self._use_fan_out()
             elif options.fan_out:
                 logger.warning(_ALL_AGAIN, options.table, extra={"action": "fan_out_not_recorded"})
+            if in_order:
+                await self._look_at_sequence(connection)
 
         await self._housekeeping.run("reading the table", check)
         await self.ping()
@@ -105,6 +108,16 @@ class PostgresOutbox:
             with suppress(SchemaError):  # the loop that reads them says so
                 await self._housekeeping.run("reading the pauses", self.paused.read)
         await self._reads.find()
+
+    async def _look_at_sequence(self, connection: Connection) -> None:
+        """Say when the numbers of order per key do not go on behind those that wait."""
+        table = self._options.table
+        parameters = {"table": table.quoted, "sample": SAMPLE}
+        cursor = await connection.execute(statement("outbox/backlog:order_sequence", table), parameters)
+        [row] = await cursor.fetchall()
+        sequence = OrderSequence(*row)
+        if sequence.is_behind:
+            logger.error("%s; %s", sequence.problem, sequence.remedy(table), extra={"action": "order_sequence_behind"})
 
     def _use_fan_out(self) -> None:
         """Read and write the column of the extension fan-out."""

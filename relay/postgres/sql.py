@@ -34,6 +34,7 @@ __all__ = [
     "checked_schema",
     "is_identifier",
     "load_sql",
+    "one_line",
     "quote_identifier",
     "sql_files",
     "statement",
@@ -65,6 +66,12 @@ sql_files: Final = _LIBRARY.files
 statement: Final = _LIBRARY.statement
 statement_names: Final = _LIBRARY.statement_names
 variant: Final = _LIBRARY.variant
+
+
+def one_line(name: str, table: TableName) -> str:
+    """A statement without parameters, for an operator to run."""
+    lines = without_parameters(statement(name, table)).splitlines()
+    return " ".join(line.strip() for line in lines if not line.startswith("--"))
 
 
 def checked_schema(schema: str) -> str:

@@ -132,6 +132,45 @@ FROM (
     LIMIT %(most)s::bigint
 ) AS timeless;
 
+-- name: order_sequence
+-- With the extension key-order: the last number that was drawn, and the highest one of the events that wait, SAMPLE of the
+-- oldest and of the newest. Index: idx_openoutbox_metrics_lag, from both ends. Locks: none. Parameters: table (quoted), sample.
+-- Result: the last number, 0 before the first, NULL without a right on the sequence; the highest one.
+SELECT
+    CASE
+        WHEN HAS_SEQUENCE_PRIVILEGE(sequence.name, 'USAGE, SELECT')
+            THEN COALESCE(PG_SEQUENCE_LAST_VALUE(sequence.name::regclass), 0)
+    END,
+    GREATEST(oldest.place, newest.place)
+FROM
+    (SELECT PG_GET_SERIAL_SEQUENCE(%(table)s::text, 'insertion_order') AS name) AS sequence,
+    (
+        SELECT MAX(insertion_order) AS place
+        FROM (
+            SELECT insertion_order
+            FROM openoutbox_events
+            WHERE status = 'PENDING'
+            ORDER BY created_at
+            LIMIT (SELECT %(sample)s::bigint)
+        ) AS waiting
+    ) AS oldest,
+    (
+        SELECT MAX(insertion_order) AS place
+        FROM (
+            SELECT insertion_order
+            FROM openoutbox_events
+            WHERE status = 'PENDING'
+            ORDER BY created_at DESC
+            LIMIT (SELECT %(sample)s::bigint)
+        ) AS waiting
+    ) AS newest;
+
+-- name: set_order_sequence
+-- The sequence of the extension key-order goes on behind the highest number. Run by the owner, on check's advice.
+-- Reads the whole table. Locks: none. Parameters: none.
+SELECT SETVAL(PG_GET_SERIAL_SEQUENCE(MIN(tableoid::regclass::text), 'insertion_order'), MAX(insertion_order))
+FROM openoutbox_events;
+
 -- name: times_ahead
 -- What has a time more than a minute ahead of the database's clock that is never ahead of it: leases, and the insertion of
 -- what waits. Counted up to MOST each. Indexes: idx_openoutbox_stuck_leases, idx_openoutbox_metrics_lag. Locks: none.

@@ -11,6 +11,8 @@ import pytest
 from openoutbox import NewEvent, enqueue
 from openoutbox.schema import index_name
 from relay.core.event import Claim
+from relay.core.finding import Level
+from relay.outbox.admin.check import check_storage
 from relay.outbox.extensions import ORDER_INDEXES, add_extension
 from relay.outbox.migrate import migrate, plan
 from relay.outbox.options import KeyOrder
@@ -105,3 +107,29 @@ async def test_a_row_that_changes_while_a_claim_waits_for_it_is_not_claimed(outb
     assert [event.event_id for event in (await claiming).events] == [first]
     assert outbox.row(second)["status"] == "DEAD"
     await relay.close()
+
+
+async def test_a_sequence_that_a_move_left_behind_is_named_at_the_start_and_by_check(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_extension(outbox.owner_url, TABLE, "key-order")
+    outbox.insert([Row("t", b"", "a")] * 3)
+    options = storage_options(outbox.url, "relay", key_order=KeyOrder.SKIP)
+
+    async def problems() -> list[str]:
+        caplog.clear()
+        relay = PostgresOutbox(options)
+        await relay.open()
+        await relay.close()
+        findings, _ = check_storage(outbox.url, TABLE, 180.0, retention=1.0, in_order=True)
+        errors = [one for one in findings if one.subject == "order" and one.level is Level.ERROR]
+        assert [f"{one.message}; {one.advice}" for one in errors] == [one.getMessage() for one in caplog.records]
+        return [one.advice for one in errors]
+
+    assert await problems() == []
+    outbox.database.run("ALTER TABLE openoutbox_events ALTER COLUMN insertion_order RESTART")
+    [advice] = await problems()
+    outbox.insert([Row("t", b"", "a")])
+    assert await problems() == [advice]
+    outbox.database.run(advice.partition(": ")[2])
+    assert await problems() == []

@@ -13,6 +13,7 @@ from openoutbox.schema import Step, index_name
 from relay.core.durations import format_duration
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
+from relay.outbox import ordersequence
 from relay.outbox.admin.connection import Connection, Moment, database_time, fetch, operating, rows
 from relay.outbox.admin.grants import grant_sql, hidden_rows, lacking_rights
 from relay.outbox.admin.modes import mode_finding
@@ -20,11 +21,12 @@ from relay.outbox.admin.tablekind import kind_findings
 from relay.outbox.extensions import ORDER_INDEXES, pauses_of, relays_of
 from relay.outbox.migrate import plan
 from relay.outbox.options import application_name
+from relay.outbox.ordersequence import OrderSequence
 from relay.outbox.pauses import read_pauses
 from relay.outbox.tablecheck import FAN_OUT_COLUMN, ORDER_COLUMN, UPDATE_RIGHT, WRITTEN, creation
 from relay.postgres.grants import grant_on
 from relay.postgres.horizon import XminHorizon
-from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, statement, without_parameters
+from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, one_line, statement
 
 SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
@@ -141,7 +143,7 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "order", f"there is no column {ORDER_COLUMN}, and ORDERING=key needs it", advice)
         return
     names = [index_name(table, role) for role in ORDER_INDEXES]
-    parameters = {"table": table.quoted, "names": names}
+    parameters: dict[str, object] = {"table": table.quoted, "names": names}
     valid = dict(fetch(connection, statement("outbox/table:order_indexes"), parameters))
     for name in names:
         if name not in valid:
@@ -153,6 +155,11 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
             )
     if all(valid.get(name) for name in names):
         yield Finding(Level.OK, "order", f"the column {ORDER_COLUMN} and its indexes exist")
+    parameters = {"table": table.quoted, "sample": ordersequence.SAMPLE}
+    [row] = rows(connection, "outbox/backlog:order_sequence", table, parameters)
+    sequence = OrderSequence(*row)
+    if sequence.is_behind:
+        yield Finding(Level.ERROR, "order", sequence.problem, sequence.remedy(table))
 
 
 def _fan_out(connection: Connection, table: TableName) -> Finding:
@@ -182,14 +189,8 @@ def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Findi
     [(count,)] = rows(connection, "outbox/backlog:leases_without_time", table, {"most": SAMPLE})
     if count:
         message = f"{count} rows are DELIVERING without locked_at: no relay delivers or reclaims them"
-        advice = f"run: {_one_line('outbox/lease:release_timeless', table)}"
+        advice = f"run: {one_line('outbox/lease:release_timeless', table)}"
         yield Finding(Level.ERROR, "leases", message, advice)
-
-
-def _one_line(name: str, table: TableName) -> str:
-    """A statement without parameters, for an operator to run."""
-    lines = without_parameters(statement(name, table)).splitlines()
-    return " ".join(line.strip() for line in lines if not line.startswith("--"))
 
 
 def _times_ahead(connection: Connection, table: TableName) -> Iterator[Finding]:
@@ -199,7 +200,7 @@ def _times_ahead(connection: Connection, table: TableName) -> Iterator[Finding]:
         waits = "a relay reclaims each once it has not changed for LEASE_TIMEOUT"
         if column == "created_at":
             waits = "no relay claims an event before its available_at"
-            advice += f"; to send them now, run: {_one_line('outbox/lease:due_now', table)}"
+            advice += f"; to send them now, run: {one_line('outbox/lease:due_now', table)}"
         message = f"{count} rows have a {column} up to {seconds:.0f} s ahead of the database's clock: {waits}"
         yield Finding(Level.WARNING, "clock", message, advice)
 
