@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relay_cli.early_end import reported
 from relay_cli.groups import command_group
-from relay_cli.options import DryRun, Json, StorageUrl, outbox_of
+from relay_cli.inbox_letters import add_commands
+from relay_cli.inbox_options import InboxTable, location
+from relay_cli.options import DryRun, Json, StorageUrl
 from relay_cli.output import Bar, moment, one_line, plural, print_json
 from relay_cli.values import age, whole
 
@@ -17,14 +19,8 @@ if TYPE_CHECKING:
     from relay.inbox.stats import InboxFigures
     from relay.postgres.sql import TableName
 
-app = command_group("Create, prune and count a consumer's inbox: the events that it has handled (docs/guide/inbox.md).")
+app = command_group("Create, prune and count a consumer's inbox, and deal with its dead letters (docs/guide/inbox.md).")
 
-InboxTable = Annotated[
-    str | None,
-    typer.Option(
-        "--table", metavar="[SCHEMA.]TABLE", help="The inbox, instead of openoutbox_inbox.", show_default=False
-    ),
-]
 With = Annotated[
     list[str] | None, typer.Option("--with", metavar="EXTENSION", help="Also add this extension: dead-letters.")
 ]
@@ -46,19 +42,6 @@ BatchSize = Annotated[
         "--batch-size", metavar="N", parser=whole(1, 100_000), help="Maximum number of marks in one transaction."
     ),
 ]
-
-
-class _InboxLocation(NamedTuple):
-    """The consumer's database and its inbox; the URL holds the password."""
-
-    url: str
-    table: TableName
-
-
-def _location(context: typer.Context, storage_url: str | None, table: str | None) -> _InboxLocation:
-    from relay.postgres.sql import DEFAULT_INBOX, TableName
-
-    return _InboxLocation(outbox_of(context, storage_url).url, TableName.parse(table or DEFAULT_INBOX))
 
 
 @app.command("migrate")
@@ -83,7 +66,7 @@ def migrate(
     """
     from relay.inbox.table import create, missing
 
-    url, name = _location(context, storage_url, table)
+    url, name = location(context, storage_url, table)
     steps = (missing if dry_run else create)(url, name, extensions or ())
     statements = [sql for step in steps for sql in step.statements]
     if as_json:
@@ -127,7 +110,7 @@ def prune(
     """
     from relay.inbox.prune import InboxRetention, preview
 
-    url, name = _location(context, storage_url, table)
+    url, name = location(context, storage_url, table)
     retention = InboxRetention(older_than, redelivered_within, batch_size)
     if dry_run:
         _report(preview(url, name, retention), as_json=as_json, dry_run=True)
@@ -192,7 +175,7 @@ def stats(
     """
     from relay.inbox.stats import read_figures
 
-    figures = read_figures(*_location(context, storage_url, table))
+    figures = read_figures(*location(context, storage_url, table))
     _print_json(figures) if as_json else _print_lines(figures)
 
 
@@ -219,3 +202,6 @@ def _print_lines(figures: InboxFigures) -> None:
         typer.echo(
             f"{one_line(each.consumer)}: {least}{plural(each.marks, 'mark')}, the newest of {moment(each.newest)}"
         )
+
+
+add_commands(app)

@@ -17,6 +17,7 @@ from relay_cli.screen import ago, columns, painted, wrapped
 from relay_cli.values import event_id
 
 if TYPE_CHECKING:
+    from relay.inbox.letters import ShownLetter
     from relay.outbox.admin.browse import ShownEvent
 
 _ABSENT = (
@@ -53,7 +54,7 @@ def command(
     if event is None:
         typer.echo(f"error: there is no event {event_id} in table {name}{_ABSENT}", err=True)
         raise typer.Exit(1)
-    _print_json(event) if as_json else _print(event)
+    print_row_json(event) if as_json else print_row(event)
 
 
 def _text(payload: bytes) -> str | None:
@@ -65,7 +66,8 @@ def _text(payload: bytes) -> str | None:
     return None if "\x00" in text else text
 
 
-def _print_json(event: ShownEvent) -> None:
+def print_row_json(event: ShownEvent | ShownLetter) -> None:
+    """One JSON object of all columns."""
     answer: dict[str, object] = event._asdict()
     text = _text(event.payload)
     answer["payload_encoding"] = "base64" if text is None else "utf-8"
@@ -77,7 +79,8 @@ def _print_json(event: ShownEvent) -> None:
     print_json(answer)
 
 
-def _print(event: ShownEvent) -> None:
+def print_row(event: ShownEvent | ShownLetter) -> None:
+    """A line for each column, then the headers and the payload."""
     for name, value in event._asdict().items():
         if name not in ("headers", "payload"):
             age = f" ({ago(value)})" if sys.stdout.isatty() and ago(value) else ""

@@ -115,7 +115,7 @@ $$;
 
 -- A consumer marks what it has handled in its inbox, where that is in this database: run this file again after `relay-cli
 -- inbox migrate`. It needs INSERT; with SELECT it may also look whether an event was handled. The pruner also deletes old
--- marks, and the reader counts them.
+-- marks, and the reader counts them. The operator has dead letters tried again or skips them.
 DO $$
 BEGIN
     IF TO_REGCLASS('public.openoutbox_inbox') IS NOT NULL THEN
@@ -126,6 +126,9 @@ BEGIN
     -- Tries and dead letters, where `inbox migrate --with dead-letters` made the table.
     IF TO_REGCLASS('public.openoutbox_inbox_tries') IS NOT NULL THEN
         GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_inbox_tries TO openoutbox_consumer;
+        GRANT SELECT ON openoutbox_inbox_tries TO openoutbox_reader;
+        GRANT SELECT, UPDATE, DELETE ON openoutbox_inbox_tries TO openoutbox_operator;
+        GRANT INSERT ON openoutbox_inbox TO openoutbox_operator;
     END IF;
 END
 $$;

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, LiteralString
 
-from openoutbox.names import tries_of
+from openoutbox.names import DEFAULT_TRIES, tries_of
 from openoutbox.schema import dead_letter_statements, inbox_statements
 from relay.core.errors import ConfigError, SchemaError
 from relay.postgres.codec import MOMENTS
@@ -83,18 +83,25 @@ class _InboxSchema(Schema):
 
 
 @contextmanager
-def opened(url: str, table: TableName, doing: str, rights: str) -> Iterator[Connection]:
-    """A connection, once ``table`` has been seen to be an inbox.
+def opened(url: str, table: TableName, doing: str, rights: str, extension: str | None = None) -> Iterator[Connection]:
+    """A connection, once ``table`` has been seen to be an inbox, with the table of ``extension`` beside it.
 
     Raises ConfigError for a wrong URL, SchemaError without the table and for a missing right (naming the GRANT of
     ``rights``), StorageUnavailable, and what ``relay.postgres.errors`` makes of the errors of statements.
     """
-    with _connected(url, doing) as connection, granting(rights, table, connection.info.user), translating(doing):
+    target = table if extension is None else EXTENSIONS[extension][0](table)
+    with _connected(url, doing) as connection, granting(rights, target, connection.info.user), translating(doing):
         found = fetch(connection, statement("inbox/table:describe"), {"table": table.quoted})
         if not _is_inbox(found, table):
-            option = "" if str(table) == DEFAULT_INBOX else f" --table {table}"
-            raise SchemaError(f"{doing}: there is no table {table}; create it: relay-cli inbox migrate{option}")
+            raise _missing(doing, table, table)
+        if extension and not fetch(connection, statement("inbox/table:describe"), {"table": target.quoted}):
+            raise _missing(doing, target, table, f" --with {extension}")
         yield connection
+
+
+def _missing(doing: str, absent: TableName, inbox: TableName, options: str = "") -> SchemaError:
+    options += "" if str(inbox) == DEFAULT_INBOX else f" --table {inbox}"
+    return SchemaError(f"{doing}: there is no table {absent}; create it: relay-cli inbox migrate{options}")
 
 
 def rows(
@@ -133,4 +140,7 @@ def _is_inbox(found: Sequence[tuple[Any, ...]], table: TableName) -> bool:
 
 
 def _sql(path: str, table: TableName) -> LiteralString:
-    return statement(path, names={DEFAULT_INBOX: table})
+    names = {DEFAULT_INBOX: table}
+    if path.startswith("inbox/letters:"):
+        names[DEFAULT_TRIES] = tries_of(table)
+    return statement(path, names=names)

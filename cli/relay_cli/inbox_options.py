@@ -1,0 +1,33 @@
+"""What the commands of ``relay-cli inbox`` share: where the inbox is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from relay_cli.options import outbox_of
+
+if TYPE_CHECKING:
+    from relay.postgres.sql import TableName
+
+InboxTable = Annotated[
+    str | None,
+    typer.Option(
+        "--table", metavar="[SCHEMA.]TABLE", help="The inbox, instead of openoutbox_inbox.", show_default=False
+    ),
+]
+
+
+class InboxLocation(NamedTuple):
+    """The consumer's database and its inbox; the URL holds the password."""
+
+    url: str
+    table: TableName
+
+
+def location(context: typer.Context, storage_url: str | None, table: str | None) -> InboxLocation:
+    """Where the options and the environment say that it is. Raises ConfigError."""
+    from relay.postgres.sql import DEFAULT_INBOX, TableName
+
+    return InboxLocation(outbox_of(context, storage_url).url, TableName.parse(table or DEFAULT_INBOX))

@@ -1,0 +1,69 @@
+-- What an operator asks of dead letters, and does with them. The table is in inbox/create.sql of openoutbox.
+
+-- name: list
+-- Dead letters, oldest first, of one consumer or of all. Index: the one of changed_at. Locks: none.
+-- Parameters: consumer (NULL for all), most.
+-- Result: state, consumer, event_id, event_type, partition_key, tries, since when, payload bytes, error.
+SELECT
+    state,
+    consumer,
+    event_id,
+    event_type,
+    partition_key,
+    tries,
+    changed_at,
+    OCTET_LENGTH(payload),
+    error
+FROM openoutbox_inbox_tries
+WHERE state <> 'trying' AND (%(consumer)s::text IS NULL OR consumer = %(consumer)s::text)
+ORDER BY changed_at, consumer, event_id
+LIMIT %(most)s::bigint;
+
+-- name: show
+-- One dead letter, whole. Index: the primary key. Locks: none. Parameters: consumer, event_id.
+-- Result: state, consumer, event_id, event_type, partition_key, tries, since when, error, headers as text, payload.
+SELECT
+    state,
+    consumer,
+    event_id,
+    event_type,
+    partition_key,
+    tries,
+    changed_at,
+    error,
+    headers::text,
+    payload
+FROM openoutbox_inbox_tries
+WHERE state <> 'trying' AND consumer = %(consumer)s::text AND event_id = %(event_id)s::text;
+
+-- name: retry
+-- Marks one dead letter of a consumer, or all, to be tried again, from the first try on. Index: the primary key.
+-- Locks: the rows. Parameters: consumer, event_id (NULL for all). Result: a row for each.
+UPDATE openoutbox_inbox_tries
+SET state = 'retry', tries = 0, begun_at = NULL, changed_at = NOW()
+WHERE
+    state = 'dead'
+    AND consumer = %(consumer)s::text
+    AND (%(event_id)s::text IS NULL OR event_id = %(event_id)s::text)
+RETURNING event_id;
+
+-- name: skip
+-- Deletes one dead letter and marks its event as handled, so that it has no effect if its message comes again.
+-- Index: the primary keys. Locks: the row. Parameters: consumer, event_id. Result: a row if there was one.
+WITH gone AS (
+    DELETE FROM openoutbox_inbox_tries
+    WHERE state <> 'trying' AND consumer = %(consumer)s::text AND event_id = %(event_id)s::text
+    RETURNING consumer, event_id
+),
+
+marked AS (
+    INSERT INTO openoutbox_inbox (consumer, event_id)
+    SELECT
+        consumer,
+        event_id
+    FROM gone
+    ON CONFLICT DO NOTHING
+)
+
+SELECT event_id
+FROM gone;
