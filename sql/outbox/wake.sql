@@ -10,6 +10,16 @@ SELECT
         WHERE tgrelid = TO_REGCLASS(%(table)s::text) AND tgname = 'openoutbox_wake_trigger' AND tgenabled <> 'D'
     );
 
+-- name: prepared_transactions
+-- How many transactions may be prepared on this server at a time, and whether the table has the trigger of wake-ups, after
+-- which none can be. Catalog only; locks nothing. Parameters: table (quoted as in SQL).
+SELECT
+    CURRENT_SETTING('max_prepared_transactions')::bigint,
+    EXISTS (
+        SELECT FROM pg_catalog.pg_trigger
+        WHERE tgrelid = TO_REGCLASS(%(table)s::text) AND tgname = 'openoutbox_wake_trigger' AND tgenabled <> 'D'
+    );
+
 -- name: listen
 -- Have wake-ups sent to this connection; needs a session of its own. The channel's name is swapped like a table's.
 LISTEN openoutbox_channel;

@@ -71,7 +71,7 @@ def check_storage(
         with operating(url, table, _DOING) as connection:
             findings += [writable(connection), _clock(connection, dated)]
             findings += _rights(connection, table, delete_delivered=delete_delivered)
-            for look in (hidden_rows, kind_findings, _refusing_indexes):
+            for look in (hidden_rows, kind_findings, _refusing_indexes, _prepared_transactions):
                 findings += look(connection, table)
             findings += _beside(connection, table)
             findings += _order(connection, table) if in_order else ()
@@ -160,6 +160,21 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
     sequence = OrderSequence(*row)
     if sequence.is_behind:
         yield Finding(Level.ERROR, "order", sequence.problem, sequence.remedy(table))
+
+
+def _prepared_transactions(connection: Connection, table: TableName) -> Iterator[Finding]:
+    """The trigger of wake-ups, and applications that prepare their transactions: the one makes the other fail."""
+    [(most, has_trigger)] = fetch(connection, statement("outbox/wake:prepared_transactions"), {"table": table.quoted})
+    if not most:
+        return
+    message = (
+        f"max_prepared_transactions is {most}, and PREPARE TRANSACTION fails after an insert with wake-ups (0A000)"
+    )
+    if has_trigger:
+        advice = "where applications use two-phase commit, drop the trigger openoutbox_wake_trigger"
+        yield Finding(Level.WARNING, "wake-up", f"{message}: the table has the trigger of wake-ups", advice)
+    else:
+        yield Finding(Level.OK, "wake-up", f"{message}: do not add it where applications use two-phase commit")
 
 
 def _fan_out(connection: Connection, table: TableName) -> Finding:
