@@ -21,7 +21,9 @@ ONLY_A = PauseTarget(PauseScope.TYPE, "a")
 INSERT = """
 INSERT INTO openoutbox_events (event_id, event_type, payload, partition_key, available_at, created_at)
 SELECT gen_random_uuid(), %s, '', %s, at, at
-FROM (SELECT now() - make_interval(secs => %s) - n * make_interval(secs => %s) AS at FROM generate_series(1, %s) AS n)
+FROM (
+    SELECT now() - make_interval(secs => %s) - n * make_interval(secs => %s) AS at FROM generate_series(1, %s) AS n
+) AS place
 """
 
 
