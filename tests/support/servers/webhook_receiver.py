@@ -5,9 +5,9 @@ aiohttp serves, which is not the code under test.
     python -m tests.support.servers.webhook_receiver PORT [CERTIFICATE KEY [AUTHORITY]]
 
 With AUTHORITY it demands a client's certificate. What a POST is answered with is in the type of its event: ``missing``
-404, ``status.503.7`` a status and a Retry-After, ``hang`` nothing, ``cut`` an aborted connection, a body over a million
-bytes 413, unless the type is ``large``; anything else is kept and answered with 204. ``GET /?type=X`` returns what came
-of a type, as JSON, and ``GET /`` the number of requests.
+404, ``status.503.7`` a status and a Retry-After, ``hang`` nothing, ``slow`` 204 after two seconds, ``cut`` an aborted
+connection, a body over a million bytes 413, unless the type is ``large``; anything else is kept and answered with 204.
+``GET /?type=X`` returns what came of a type, as JSON, and ``GET /`` the number of requests.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ async def run(received: Received, port: int, context: ssl.SSLContext | None) -> 
             request.transport.abort()
         if kind in {"hang", "cut"}:
             await asyncio.Event().wait()
+        if kind == "slow":
+            await asyncio.sleep(2.0)
         status, headers, body = received.take(request.path_qs, pairs, content)
         return web.Response(status=status, headers=headers, body=body or None)
 

@@ -1,17 +1,20 @@
-"""Two hosts in one table of endpoints: one is gone, the other's events flow; it comes back, and its own follow."""
+"""Two endpoints in one table: one host is gone, or one path hangs or is slow, and the other's events flow."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.servers.identities import Identities
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.servers.webhooks import WebhookServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 
 @pytest.mark.parametrize("fault", [Mode.REFUSE, Mode.SILENCE], ids=lambda fault: fault.name.lower())
@@ -52,3 +55,43 @@ def test_a_host_that_is_gone_holds_up_no_event_of_another(
     assert outbox.rows("max(attempts)") == [(0,)]
     ids = [post.header("webhook-id") for post in webhooks.received("gone.a")]
     assert len(set(ids)) >= 100
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+@pytest.mark.parametrize("fault", ["hang", "slow"])
+def test_a_path_that_hangs_or_is_slow_holds_up_no_event_of_another_path(
+    outbox: Outbox, own_webhooks: WebhookServer, daemon: StartDaemon, tmp_path: Path, fault: str, ordering: str
+) -> None:
+    """Of one host, and with more events waiting than may be in flight."""
+    table = tmp_path / "endpoints.toml"
+    url = own_webhooks.url
+    table.write_text(
+        "\n".join(f'[[endpoints]]\nevents = "{name}"\nurl = "{url}/{name}"\n' for name in (fault, "there"))
+    )
+    if ordering == "key":
+        add_extension(outbox.owner_url, TableName(), "key-order")
+    relay = daemon(
+        PUBLISHER_TYPE="http",
+        HTTP_ENDPOINTS_FILE=str(table),
+        HTTP_ALLOW_PRIVATE="true",
+        BATCH_SIZE="50",
+        MAX_IN_FLIGHT="200",
+        ORDERING=ordering,
+    ).wait_ready()
+    outbox.insert([Row(fault)] * 1000)
+
+    def delivered(events: int) -> bool:
+        return outbox.rows("count(*) FILTER (WHERE event_type = 'there' AND status = 'DELIVERED')") == [(events,)]
+
+    longest = "max(delivered_at - created_at) FILTER (WHERE event_type = 'there')"
+    held = f"count(*) FILTER (WHERE event_type = '{fault}' AND status = 'DELIVERING')"
+    wait_until(lambda: outbox.rows(held)[0][0] >= 100, what="the path to hold places")
+    for number in range(1, 11):
+        outbox.insert([Row("there")] * 20)
+        wait_until(partial(delivered, 20 * number), what="the other path's events")
+    [(slowest,)] = outbox.rows(longest)
+    assert slowest.total_seconds() < patience(2.0)
+    wait_until(
+        lambda: f"destination 127.0.0.1:{own_webhooks.port}" in relay.get("/readyz")[1], what="/readyz to say so"
+    )
+    assert relay.get("/readyz")[0] == 200

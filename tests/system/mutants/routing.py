@@ -10,8 +10,52 @@ _SEVERAL = "tests/engine/destination/test_several.py"
 _AWAY = "tests/engine/test_away.py"
 _FAN_OUT = "tests/engine/destination/test_fanout.py"
 _ENGINE = "tests/engine/test_fan_out.py"
+_BLOCKED = "tests/engine/test_blocked.py"
+_LOOP = "tests/app/test_loop.py"
 
 ROUTING: Final = (
+    Mutant(
+        "a destination that takes nothing keeps what it was offered",
+        "relay/engine/destination/member.py",
+        "            self._forget_for = reason",
+        "            pass",
+        (f"{_BLOCKED}::test_a_fan_out_flows_to_the_others_and_is_released_with_what_they_have",),
+    ),
+    Mutant(
+        "a destination that takes nothing is tried with every event",
+        "relay/engine/destination/member.py",
+        "            tried = int(now - self._tried_at >= self.times.retry_interval)",
+        "            tried = len(events)",
+        (f"{_BLOCKED}::test_a_fan_out_flows_to_the_others_and_is_released_with_what_they_have",),
+    ),
+    Mutant(
+        "in order per key a destination that does not answer takes all places",
+        "relay/engine/claim.py",
+        "        if slow and self._options.in_order:",
+        "        if False:",
+        (f"{_BLOCKED}::test_the_others_flow_while_one_takes_nothing",),
+    ),
+    Mutant(
+        "what is slow once stays slow",
+        "relay/engine/destination/destination.py",
+        "        elif self.slow and self._clock() - self._slow_at >= _SLOW_FOR:",
+        "        elif False:",
+        (f"{_BLOCKED}::test_one_whose_answers_take_long_is_slow_until_they_do_not",),
+    ),
+    Mutant(
+        "each caller looks a name up itself",
+        "relay/app/loop.py",
+        "        if (lookup := self._lookups.get(question)) is None:",
+        "        if (lookup := None) is None:",
+        (f"{_LOOP}::test_a_name_that_hangs_is_asked_once_and_holds_up_no_other",),
+    ),
+    Mutant(
+        "the next address waits until the one before has failed",
+        "relay/core/racing.py",
+        "timeout=_NEXT_AFTER if waiting else None",
+        "timeout=None",
+        (f"{_LOOP}::test_a_connection_is_made_to_the_address_that_answers",),
+    ),
     Mutant(
         "an acknowledgement ends a hold in force",
         "relay/engine/away.py",
