@@ -137,7 +137,7 @@ class Message:
         ``deliveries`` is known with ``AttributeNames=["ApproximateReceiveCount"]``. Of a topic: with raw delivery.
         """
         given = {name: value.get("StringValue", "") for name, value in (message.get("MessageAttributes") or {}).items()}
-        more = json.loads(given.pop("X-More-Headers", "{}"))
+        more = _more_of_sqs(given.pop("X-More-Headers", "{}"))
         names = {"x-event-id", "x-partition-key", "x-payload-encoding"}
         own, headers = _split({**given, **more}.items(), names, _without_user(*names, "x-more-headers"))
         count = (message.get("Attributes") or {}).get("ApproximateReceiveCount")
@@ -208,7 +208,18 @@ def _delivered(reply: list[str]) -> int | None:
     """From the subject to acknowledge at: ``$JS.ACK.[domain.account.]stream.consumer.delivered.…``."""
     if reply[:2] != ["$JS", "ACK"] or len(reply) < 9:
         return None
-    return int(reply[4 if len(reply) == 9 else 6])
+    count = reply[4 if len(reply) == 9 else 6]
+    return int(count) if count.isdecimal() else None
+
+
+def _more_of_sqs(text: str) -> dict[str, object]:
+    try:
+        more = json.loads(text)
+    except (ValueError, RecursionError):
+        more = None
+    if not isinstance(more, dict):
+        raise MessageError("message attribute X-More-Headers: not a JSON object")
+    return more
 
 
 def _body_of_sqs(body: str, encoding: str | None) -> bytes:
@@ -218,7 +229,10 @@ def _body_of_sqs(body: str, encoding: str | None) -> bytes:
         case "empty":
             return b""
         case "base64":
-            return base64.b64decode(body)
+            try:
+                return base64.b64decode(body, validate=True)
+            except ValueError:
+                raise MessageError("the body is not base64, though X-Payload-Encoding says so") from None
         case _:
             raise MessageError(f"message attribute X-Payload-Encoding: {encoding!r} is neither base64 nor empty")
 

@@ -165,3 +165,30 @@ def test_a_message_of_another_sender_is_named_by_what_it_lacks(read: Callable[[]
 def test_what_is_no_text_is_named() -> None:
     with pytest.raises(MessageError, match="x-other: not UTF-8"):
         Message.from_kafka(SimpleNamespace(headers=[("x-other", b"\xff")], key=None, value=b"", topic="t"))
+
+
+def sqs(body: str = "x", **attributes: str) -> Message:
+    named = {name.replace("_", "-"): {"StringValue": value} for name, value in attributes.items()}
+    return Message.from_sqs({"Body": body, "MessageAttributes": {"X-Event-ID": {"StringValue": "1"}, **named}})
+
+
+@pytest.mark.parametrize(
+    ("read", "error"),
+    [
+        (lambda: sqs(X_More_Headers="{"), "X-More-Headers: not a JSON object"),
+        (lambda: sqs(X_More_Headers="[" * 100_000), "X-More-Headers: not a JSON object"),
+        (lambda: sqs(X_More_Headers="[1]"), "X-More-Headers: not a JSON object"),
+        (lambda: sqs("no base64", X_Payload_Encoding="base64"), "the body is not base64"),
+        (lambda: sqs(X_Payload_Encoding="zip"), "'zip' is neither base64 nor empty"),
+        (lambda: Message.from_redis("s", {"id": "x" * 201}), "field id: .* is no id of an event"),
+        (lambda: Message.from_redis("s", {"id": "a\0"}), "field id: .* is no id of an event"),
+    ],
+)
+def test_a_hostile_message_is_a_message_error(read: Callable[[], Any], error: str) -> None:
+    with pytest.raises(MessageError, match=error):
+        read()
+
+
+def test_a_reply_subject_of_another_form_has_no_count() -> None:
+    message = SimpleNamespace(headers={"Nats-Msg-Id": "1"}, data=b"", subject="s", reply="$JS.ACK.a.b.c.d.e.f.g")
+    assert Message.from_nats(message).deliveries is None

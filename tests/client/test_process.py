@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from openoutbox import ConfigError, Message, inbox
+from openoutbox import ConfigError, Message, inbox, processing
 from openoutbox.errors import InboxRefused
 from openoutbox.inbox import Processed
 from openoutbox.schema import dead_letter_statements, inbox_statements
@@ -254,6 +254,22 @@ def test_many_at_once_have_one_effect_and_count_no_more_than_they_try(place: Dat
     outcomes = [one.outcome for one in done]
     assert (outcomes.count("failed"), outcomes.count("handled"), outcomes.count("dead")) == (2, 1, 0)
     assert (len(handled), count(place), place.run(STATE)) == (3, (1, 1), [])
+
+
+def test_one_that_stood_still_leaves_the_event_to_who_has_counted_since(
+    place: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = processing._Work.call
+
+    def late(work: Any, name: str, **values: object) -> Any:
+        if name == "hold":  # between its two transactions another consumer counts a try
+            place.run("UPDATE openoutbox_inbox_tries SET tries = tries + 1")
+        return plain(work, name, **values)
+
+    monkeypatch.setattr(processing._Work, "call", late)
+    done = deliver(place, lambda connection, _: connection.execute(EFFECT))
+    assert (done.outcome, done.acknowledge) == ("busy", False)
+    assert (count(place), place.run(STATE)) == ((0, 0), [(2, "trying", None)])
 
 
 def test_an_error_at_the_commit_is_a_failed_try(place: Database) -> None:
