@@ -33,7 +33,7 @@ _NAME: Final = re.compile(r"(?!(?:aws|amazon)\.)[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]
 _LONGEST_NAME: Final = 256
 
 
-class Message(NamedTuple):
+class AwsMessage(NamedTuple):
     """What is sent for one event."""
 
     body: str
@@ -42,12 +42,12 @@ class Message(NamedTuple):
     """Bytes that count: the body, and the name, type and value of each attribute."""
 
 
-def to_message(event: OutboxEvent) -> Message:
+def to_message(event: OutboxEvent) -> AwsMessage:
     """Return the message of an event."""
     body, encoding = _body(event.payload)
     attributes = _attributes(event, encoding)
     size = sum(len(name) + _TYPE_BYTES + len(value.encode()) for name, value in attributes.items())
-    return Message(body, attributes, size + len(body.encode()))
+    return AwsMessage(body, attributes, size + len(body.encode()))
 
 
 def _body(payload: bytes) -> tuple[str, str | None]:

@@ -17,7 +17,7 @@ from botocore.parsers import ResponseParserError
 
 from relay.brokers.aws.client import AwsClient
 from relay.brokers.aws.errors import classify, is_missing
-from relay.brokers.aws.message import Message
+from relay.brokers.aws.message import AwsMessage
 from relay.brokers.aws.options import AwsOptions, AwsTarget
 from relay.core.outcome import ConnectionCut, Unreachable
 
@@ -36,7 +36,7 @@ class Service(Protocol):
     async def exists(self, client: AwsClient, name: str) -> bool:
         """Whether there is a queue or topic of this name. Raises what the client raises."""
 
-    def entry(self, message: Message) -> Entry:
+    def entry(self, message: AwsMessage) -> Entry:
         """A message as a batch request has it, without an id."""
 
     async def send(self, client: AwsClient, address: str, entries: Sequence[Entry]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Sqs:
             return False
         return True
 
-    def entry(self, message: Message) -> Entry:
+    def entry(self, message: AwsMessage) -> Entry:
         """A message as SendMessageBatch has it."""
         return {"MessageBody": message.body, "MessageAttributes": _attributes(message)}
 
@@ -114,7 +114,7 @@ class Sns:
             return False
         return True
 
-    def entry(self, message: Message) -> Entry:
+    def entry(self, message: AwsMessage) -> Entry:
         """A message as PublishBatch has it."""
         return {"Message": message.body, "MessageAttributes": _attributes(message)}
 
@@ -152,5 +152,5 @@ def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _attributes(message: Message) -> dict[str, dict[str, str]]:
+def _attributes(message: AwsMessage) -> dict[str, dict[str, str]]:
     return {name: {"DataType": "String", "StringValue": value} for name, value in message.attributes.items()}

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from relay.brokers.aws.batching import RequestBatch, batches, group_id
-from relay.brokers.aws.message import Message, to_message
+from relay.brokers.aws.message import AwsMessage, to_message
 from relay.brokers.aws.names import name_of
 from relay.brokers.aws.options import AwsOptions
 from relay.brokers.aws.services import Sqs
@@ -18,7 +18,7 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import aws_options
 
 
-def message(payload: bytes = b"x", *, key: str | None = None, headers: str = "{}") -> Message:
+def message(payload: bytes = b"x", *, key: str | None = None, headers: str = "{}") -> AwsMessage:
     return to_message(make_event("a", payload, key=key, headers=headers))
 
 
