@@ -11,6 +11,7 @@ NOT_RUN: Final = {
     },
     "docs/guide/client.md python 4": "tests/examples/test_frameworks.py runs such a migration",
     "docs/guide/client.md python 5": "tests/examples/test_frameworks.py runs such a migration",
+    "docs/guide/ordering.md sql 1": "tests/outbox/test_key_order.py runs such a statement",
     "docs/guide/testing.md python 3": "tests/client/test_testing.py runs such a case",
     **{
         f"docs/guide/from-debezium.md {block}": "tests/system/scale/test_debezium.py walks the page"
