@@ -1,22 +1,24 @@
 """A consumer of the bank's topic: one letter for each withdrawal, however often its message arrives.
 
-    relay-cli inbox migrate --storage-url "$STORAGE_URL"
+    relay-cli inbox migrate --with dead-letters --storage-url "$STORAGE_URL"
     python -m examples.bank.letters --url "$STORAGE_URL" --kafka localhost:9092
 
-A letter is an effect that a repeat would double: nothing about it says that it was written before. The inbox does.
+A letter is an effect that a repeat would double: nothing about it says that it was written before. The inbox does. A
+message whose letter cannot be written, or that no relay sent, becomes a dead letter of the inbox.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from contextlib import suppress
-from typing import cast
+import time
+from contextlib import nullcontext, suppress
 
 import psycopg
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Message as KafkaMessage
 
-from openoutbox import inbox
+from openoutbox import Message, MessageError, inbox
 
 CONSUMER = "letters"
 
@@ -26,14 +28,27 @@ LETTERS = (
 WRITE = "INSERT INTO letters (tenant_id, account_id, cents) VALUES (%s, %s, %s)"
 
 
-def handle(connection: psycopg.Connection, message: Message) -> None:
-    """Write the letter that the event asks for, and mark the event, in one transaction."""
-    headers = {name: value.decode() for name, value in cast("list[tuple[str, bytes]]", message.headers() or [])}
-    with connection.transaction(), inbox.once(connection, headers["X-Event-ID"], consumer=CONSUMER) as first:
-        if first and headers["type"] == "MoneyWithdrawn":
-            data = json.loads(message.value() or b"")
-            connection.execute(WRITE, [headers["tenant_id"], headers["stream_id"], data["amount"]])
-    print(headers["type"], "handled" if first else "seen before", flush=True)
+def write(connection: psycopg.Connection, message: Message) -> None:
+    """Write the letter that the event asks for."""
+    headers = message.headers
+    if headers["type"] == "MoneyWithdrawn":
+        data = json.loads(message.payload)
+        connection.execute(WRITE, [headers["tenant_id"], headers["stream_id"], data["amount"]])
+
+
+def handle(connection: psycopg.Connection, received: KafkaMessage) -> bool:
+    """Whether to go on. False: it failed, or another consumer is at work on it, and it is to be read again."""
+    try:
+        message = Message.from_kafka(received)
+    except MessageError as error:
+        place = f"{received.topic()}/{received.partition()}/{received.offset()}"
+        message = Message(place, received.topic(), None, received.value() or b"", {})
+        done = inbox.set_aside(lambda: nullcontext(connection), message, error, consumer=CONSUMER)
+    else:
+        done = inbox.process(lambda: nullcontext(connection), message, write, consumer=CONSUMER)
+    said = "seen before" if done.outcome == "repeat" else done.outcome
+    print(message.headers.get("type"), said, done.error or "", flush=True)
+    return done.acknowledge
 
 
 def run(url: str, kafka: str, topic: str) -> None:
@@ -55,8 +70,11 @@ def run(url: str, kafka: str, topic: str) -> None:
             if error := message.error():
                 print(error, flush=True)  # the client goes on
                 continue
-            handle(connection, message)
-            consumer.commit(message=message, asynchronous=False)
+            if handle(connection, message):
+                consumer.commit(message=message, asynchronous=False)
+            else:
+                time.sleep(1)
+                consumer.seek(TopicPartition(topic, message.partition() or 0, message.offset() or 0))
 
 
 if __name__ == "__main__":

@@ -154,11 +154,16 @@ def is_survived(outbox: Outbox, consumed: Log, name: str, strange: bytes) -> Non
     assert consumed().count(" counted\n") == 4
 
 
+def send_strange(kafka: str, topic: str) -> None:
+    """A message that no relay sent."""
+    producer = Producer({"bootstrap.servers": kafka})
+    producer.produce(topic, b"of a stranger", key=b"7")
+    assert producer.flush(patience()) == 0
+
+
 def test_kafka_and_a_poisonous_message(with_inbox: Outbox, kafka: str, topic: MakeTopic) -> None:
     outbox, name = with_inbox, topic()
-    producer = Producer({"bootstrap.servers": kafka})
-    producer.produce(name, b"of a stranger", key=b"7")
-    assert producer.flush(patience()) == 0
+    send_strange(kafka, name)
     outbox.insert([Row(name, GOOD, "7"), Row(name, POISON, "7"), Row(name, GOOD, "7")])
     with (
         Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}),
@@ -197,6 +202,7 @@ def test_redis_and_a_poisonous_message(with_inbox: Outbox, redis_url: str) -> No
 def test_the_bank_writes_each_letter_once(with_inbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:
     outbox, name = with_inbox, topic()
     broker = {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka}
+    send_strange(kafka, name)
     bank = finished("-m", "examples.bank.main", "--url", outbox.url, "--topic", name, given="")
     assert bank.returncode == 0, bank.stderr
     letters = ("-m", "examples.bank.letters", "--url", outbox.url, "--kafka", kafka, "--topic", name)
@@ -204,6 +210,7 @@ def test_the_bank_writes_each_letter_once(with_inbox: Outbox, kafka: str, topic:
     with Daemon(outbox.relay_url, broker), running(*letters) as consumed:
         wait_until(lambda: consumed().count(" handled") == 48, what="the events of the day")
         assert outbox.database.run(written) == [(4, 4, 250, 250)]
+        assert outbox.database.run(LETTERS) == [(name, b"of a stranger", 0)]
         replay(outbox, tmp_path, **broker)
         wait_until(lambda: consumed().count("seen before") == 48, what="the repeats")
         assert outbox.database.run(written) == [(4, 4, 250, 250)]
