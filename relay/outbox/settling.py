@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 KINDS: Final = ("delivered", "retried", "buried", "released")
 """The kinds of verdict: names of statements in ``sql/outbox/settle.sql`` and of counts in ``Settled``."""
 
+_ENDING: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
+"""Seconds between looks whether a cancelled statement has ended. Rows that stay locked are another session's."""
 Call = tuple[LiteralString, dict[str, Any]]
 Released = Callable[[str, Place, Place], None]
 """Rows of this event type wait again, between the two places."""
@@ -71,8 +74,15 @@ class SettleStatements:
         ]
 
     async def held_of_each(self, connection: Connection, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
-        """As ``held``, for each of them."""
-        return [await self.held(connection, settlement) for settlement in settlements]
+        """As ``held``, for each of them, after a statement that was cut: until it has ended, it locks its rows."""
+        held: list[frozenset[EventId]] = []
+        for pause in _ENDING:
+            held = [await self.held(connection, settlement) for settlement in settlements]
+            unlocked = [await self._ids(connection, self._unlocked, one) for one in settlements]
+            if held == unlocked:
+                break
+            await asyncio.sleep(pause)
+        return held
 
     async def held(self, connection: Connection, settlement: Settlement) -> frozenset[EventId]:
         """The events that are still held under the settlement's fence."""

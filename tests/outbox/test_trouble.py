@@ -363,3 +363,22 @@ async def test_it_works_on_the_newest_major(newest_database: Database) -> None:
     assert (await storage.backlog())[:2] == (1, 1)
     assert await storage.reap(10) == Reaped(0, 0)
     await storage.close()
+
+
+async def test_what_a_settle_that_was_cut_wrote_is_seen_although_it_is_just_ending(outbox: Outbox) -> None:
+    written, left = outbox.insert([Row("t")] * 2)
+    storage = PostgresOutbox(storage_options(outbox.relay_url, "relay"))
+    claim = await storage.claim(10, 1 << 20)
+    assert claim.fence is not None
+    settlement = Settlement(claim.fence, delivered=[event.event_id for event in claim.events])
+    with outbox.database.connect(autocommit=False) as ending:
+        sql = (
+            "UPDATE openoutbox_events SET status = 'DELIVERED', locked_by = NULL, locked_at = NULL, "
+            "delivered_at = now() WHERE event_id = %s"
+        )
+        ending.execute(sql, [written])
+        reading = asyncio.ensure_future(storage.held([settlement]))
+        await asyncio.wait({reading}, timeout=0.1)
+        ending.commit()
+    assert await reading == [{left}]
+    await storage.close()
