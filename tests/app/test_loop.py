@@ -7,7 +7,8 @@ import socket
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -107,14 +108,12 @@ def test_a_connection_is_made_to_the_address_that_answers(names: Names, monkeypa
 
     async def work() -> None:
         drop_packets(monkeypatch)
-        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        reader, writer = await asyncio.open_connection("two.test", port)
-        assert writer.get_extra_info("peername")[0] == "127.0.0.1"
-        assert writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        assert await reader.read() == b""
-        writer.close()
-        server.close()
+        async with server() as port:
+            reader, writer = await asyncio.open_connection("two.test", port)
+            assert writer.get_extra_info("peername")[0] == "127.0.0.1"
+            assert writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert await reader.read() == b""
+            writer.close()
 
     run(work)
 
@@ -142,14 +141,22 @@ def test_tls_checks_the_name_and_not_the_address(names: Names) -> None:
             return super().wrap_bio(*values, **options)
 
     async def work() -> None:
-        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(OSError):  # noqa: PT011 - the server knows no TLS
-            await asyncio.open_connection("good.test", port, ssl=Asked(ssl.PROTOCOL_TLS_CLIENT))
+        async with server() as port:
+            with pytest.raises(OSError):  # noqa: PT011 - the server knows no TLS
+                await asyncio.open_connection("good.test", port, ssl=Asked(ssl.PROTOCOL_TLS_CLIENT))
         assert asked == ["good.test"]
-        server.close()
 
     run(work)
+
+
+@asynccontextmanager
+async def server() -> AsyncIterator[int]:
+    """A server that closes each connection; its port. uvloop never ends while one is open."""
+    listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+    finally:
+        listening.close()
 
 
 def drop_packets(monkeypatch: pytest.MonkeyPatch) -> None:
