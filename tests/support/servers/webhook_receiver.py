@@ -25,6 +25,8 @@ from urllib.parse import unquote
 import uvloop
 from aiohttp import web
 
+from tests.support.waiting import pace_async
+
 LARGEST = 1_000_000
 """Bytes of a body that are taken."""
 
@@ -76,7 +78,7 @@ async def run(received: Received, port: int, context: ssl.SSLContext | None) -> 
         if kind in {"hang", "cut"}:
             await asyncio.Event().wait()
         if kind == "slow":
-            await asyncio.sleep(2.0)
+            await pace_async(2.0)
         status, headers, body = received.take(request.path_qs, pairs, content)
         return web.Response(status=status, headers=headers, body=body or None)
 
