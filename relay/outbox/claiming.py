@@ -70,7 +70,7 @@ class Claims:
         self._options = options
         self.paused = paused
         """What claims leave out."""
-        self.passed = PassedRows(paused.head)
+        self.passed = PassedRows(paused)
         """What claims have gone past."""
         self.ordered = OrderedClaim(options) if options.key_order else None
         self.fan_out: tuple[str, ...] = ()
@@ -209,14 +209,16 @@ class Claims:
     async def _claim_span(self, span: ClaimSpan, wanted: Wanted, chosen: Sequence[EventId] = ()) -> list[Row]:
         """One claim, from the head on, of a stretch behind it, or of ``chosen`` rows."""
         limit, max_bytes, excluded, without = wanted
+        paused, left_out = self.paused.of_chosen() if chosen else (self.paused.tags, self.paused.parameters())
         tags = (
             *(("excluding",) if excluded or without else ()),
             *(("chosen",) if chosen else ()),
             *(("tied",) if span.tid else ()),
-            *self.paused.tags,
+            *paused,
             *self.fan_out,
         )
-        parameters = {**self._parameters(wanted), "chosen": id_array(chosen), **span.parameters(), **_pages(span.tid)}
+        parameters = {**self._parameters(wanted), **left_out, "chosen": id_array(chosen)}
+        parameters |= span.parameters() | _pages(span.tid)
 
         async def work(connection: Connection) -> list[Row]:
             if self.ordered is not None:
@@ -255,20 +257,13 @@ class Claims:
             "inline_bytes": Int8(self._appetite.inline_bytes),
             "max_attempts": self._options.retry.max_attempts,
             "relay_id": self._options.relay_id,
-            **self._left_out(wanted),
-        }
-
-    def _left_out(self, wanted: Wanted) -> dict[str, Any]:
-        return {
-            "excluded": id_array(wanted.excluded),
-            "without": list(wanted.without),
-            **self.paused.parameters(),
+            **_left_out(wanted),
         }
 
     def _claimed(self, span: ClaimSpan, rows: Sequence[Row], limit: int) -> None:
         """Tell the head what a claim without order brought."""
         if rows:
-            self.passed.went_on()
+            self.passed.went_on(rows)
             last = _due(rows[-1])
             tied = rows[0][_TID] if len(rows) >= min(limit, _TIE) and _due(rows[0]) == last else None
             self.paused.head.claimed(span, len(rows), last, rows[0][_FENCE].timestamp(), tied)
@@ -300,11 +295,20 @@ class Claims:
         *,
         chosen: Sequence[EventId] = (),
         newest: bool = False,
+        types: Sequence[str] = (),
     ) -> list[DueRow]:
         """The first rows that claims without order may take (``relay.outbox.passing.ReadDue``)."""
-        tags = (*(("chosen",) if chosen else ()), *(("newest",) if newest else ()), *self.paused.tags)
+        tried = chosen or types
+        paused, left_out = self.paused.of_chosen() if tried else (self.paused.tags, self.paused.parameters())
+        tags = (
+            *(("chosen",) if chosen else ()),
+            *(("newest",) if newest else ()),
+            *(("of_types",) if types else ()),
+            *paused,
+        )
         query = self._sql("outbox/claim:first_due", *tags)
-        values = {"limit": Int8(limit), "tid_from": tid, "chosen": id_array(chosen), **self._left_out(wanted)}
+        values = {"limit": Int8(limit), "tid_from": tid, "chosen": id_array(chosen), "types": list(types)}
+        values |= _left_out(wanted) | left_out
 
         async def work(connection: Connection) -> list[DueRow]:
             cursor = connection.cursor(binary=True)
@@ -334,6 +338,11 @@ class Claims:
         # Right after a pause a claim steps over the paused rows: that is slow for another reason than the planner.
         if not (guarded or stepping):
             self.guard.took(time.monotonic() - began)
+
+
+def _left_out(wanted: Wanted) -> dict[str, Any]:
+    """Parameters of what one claim leaves out."""
+    return {"excluded": id_array(wanted.excluded), "without": list(wanted.without)}
 
 
 def _pages(tid: str | None) -> dict[str, str]:

@@ -6,11 +6,17 @@ them. Between the claims they are tried again, and the good ones among them are 
     ─── refused, and good ones among them ───┬─ head ── due rows ─── now
         └ read page by page, tried in quarters└ claims begin
 
-- A page of ``PAGE`` rows is read and claimed as a whole; where that fails in quarters, down to single rows. Each call
-  of ``claim`` takes ``_STEP`` seconds at most, so that claims from the head on go on beside it.
+- A page of ``PAGE`` rows is read and claimed as a whole; where that fails in quarters, down to single rows, or in
+  single rows at once, where most of the last page were refused. Each call of ``claim`` takes ``_STEP`` seconds at most,
+  so that claims from the head on go on beside it.
 - Trying takes two thirds of the time at first, and ever less while nothing goes through, down to a twentieth. A round
   over all of them begins ``_PAUSE`` seconds after the last one at the earliest.
 - When a round has met none that is refused, claims begin at the oldest row again.
+
+Where ``MOST_ALIKE`` rows of one event type failed alone and none of that type went through since the first of them,
+claims leave out the type instead (``relay.outbox.paused``), so that events of other types among them are claimed as
+ever. Its rows are tried again in the same rounds, the newest ones between the others. With the first that
+goes through, the type is left out no more, and what is behind the head is refused rows and good ones among them.
 
 Claims go past twice as many rows each time, while they bring nothing. A row that commits late, at a place among refused
 ones, is found by the next round. Memory: two places and one page, however many rows are refused. Not in order per key,
@@ -19,17 +25,22 @@ where only claims know which row of a key may be next. Used by ``PostgresOutbox`
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from relay.core.blame import MOST_ALIKE, kept, quarters
 from relay.core.errors import StorageError
-from relay.core.event import EventId
-from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, ClaimSpan, Head, Place, after
+from relay.core.event import EventId, OutboxEvent
+from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, ClaimSpan, Place, after
+from relay.outbox.paused import PausedRows
+
+logger = logging.getLogger(__name__)
 
 PAGE: Final = 100
 """Rows that are tried again together."""
@@ -39,8 +50,10 @@ _PAUSE: Final = (1.0, 30.0)  # seconds between two rounds, the first and the lon
 _SLOWER: Final = 1.001  # by which each step makes the next one wait longer
 _QUICKEST: Final = 0.5  # of the time that a step took
 _SLOWEST: Final = 19.0
+_MOST_TYPES: Final = 100  # that are left out, or counted
 BEFORE_ALL_ROWS: Final = "(0,0)"
 """Before every row of a table."""
+_TYPE: Final = OutboxEvent._fields.index("event_type")
 
 Row = tuple[Any, ...]
 Take = Callable[[Sequence[EventId]], Awaitable[list[Row]]]
@@ -74,15 +87,27 @@ class ReadDue(Protocol):
         *,
         chosen: Sequence[EventId] = (),
         newest: bool = False,
+        types: Sequence[str] = (),
     ) -> Awaitable[list[DueRow]]:
-        """The rows in the order of claims; with ``newest`` the last ones, backwards."""
+        """The rows in the order of claims, ``chosen`` or of ``types`` alone; with ``newest`` the last, backwards."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """What a round has left to read: from where to where, and of which types alone."""
+
+    place: Place
+    end: Place
+    types: Sequence[str] = ()
+    tid: str = BEFORE_ALL_ROWS
 
 
 class PassedRows:
     """What one relay's claims have gone past. One caller at a time."""
 
-    def __init__(self, head: Head, clock: Callable[[], float] = time.monotonic) -> None:
-        self._head = head
+    def __init__(self, paused: PausedRows, clock: Callable[[], float] = time.monotonic) -> None:
+        self._paused = paused
+        self._head = paused.head
         self._clock = clock
         self._errors: list[StorageError] = []
         self._named: tuple[ClaimSpan, DueRow] | None = None
@@ -90,11 +115,22 @@ class PassedRows:
         self._rows_past = 1
         self._groups: deque[Sequence[EventId]] = deque()
         """Of the page that is being tried."""
-        self._places: dict[EventId, Place] = {}
-        self._cursor: tuple[Place, str] | None = None
-        """Where the next page of the round begins; None before a round."""
+        self._rows: dict[EventId, DueRow] = {}
+        self._failed = 0
+        """How many of that page."""
+        self._pages = 0
+        self._singly = False
+        """Whether most of the page before were refused."""
+        self._round: deque[_Part] = deque()
+        """What is left of it."""
         self._first_refused: Place | None = None
         """Of this round."""
+        self._alike: dict[str, dict[EventId, Place]] = {}
+        """By event type: rows that failed alone since one of it went through."""
+        self._types: dict[str, Place] = {}
+        """Event types that claims leave out, and where the first of their rows are."""
+        self._still_refused: set[str] = set()
+        """Of these, in this round."""
         self._next_at = float("-inf")
         self._pace = _QUICKEST
         self._most = 1
@@ -105,15 +141,57 @@ class PassedRows:
     def named(self, span: ClaimSpan, row: DueRow) -> None:
         """This row alone failed in a claim that was sent for ``span``."""
         self._named = span, row
+        if len(self._alike) < _MOST_TYPES or row.event_type in self._alike:
+            alike = self._alike.setdefault(row.event_type, {})
+            if len(alike) < MOST_ALIKE:
+                alike[row.event_id] = row.place
 
     def pass_over(self, event_id: EventId) -> None:
-        """Claims go past this row, which was named last."""
-        if self._named is not None and self._named[1].event_id == event_id:
+        """Claims go past this row, which was named last, or leave out its type."""
+        if self._named is None or self._named[1].event_id != event_id:
+            return
+        name = self._named[1].event_type
+        alike = self._alike.get(name, {})
+        if len(alike) < MOST_ALIKE or len(self._types) >= _MOST_TYPES:
             self._go_past = self._named
+        elif name not in self._types:
+            self._types[name] = min(alike.values())
+            self._paused.refuse(list(self._types))
+            logger.error(
+                "the database refuses each event of type %s: claims leave the type out, and try its events again "
+                "beside the others",
+                name,
+                extra={"action": "type_refused", "event_type": name},
+            )
 
-    def went_on(self) -> None:
-        """A claim from the head on brought rows."""
+    def went_on(self, rows: Sequence[Row]) -> None:
+        """A claim from the head on brought these rows."""
         self._rows_past = 1
+        self._went_through(rows)
+
+    def _went_through(self, rows: Sequence[Row]) -> None:
+        if not self._alike:
+            return
+        for name in {row[_TYPE] for row in rows}:
+            self._alike.pop(name, None)
+            if name in self._types:
+                self._let_in(name)
+
+    def _let_in(self, name: str) -> None:
+        """Not each row of this type is refused: claims take it again, but for what is behind the head."""
+        first, tid = self._types.pop(name), BEFORE_ALL_ROWS
+        self._paused.refuse(list(self._types))
+        if name in self._still_refused:
+            self._first_refused = min(self._first_refused or BEHIND_ALL, first)
+        if first >= self._head.place:
+            return
+        self._head.pass_over(self._head.ahead(), first, self._head.place)
+        for part in [one for one in self._round if name in one.types]:
+            part.types = [one for one in part.types if one != name]
+            first, tid = part.place, part.tid
+            if not part.types:
+                self._round.remove(part)
+        self._round.append(_Part(first, self._head.place, tid=tid))
 
     def takes(self, span: ClaimSpan, error: StorageError) -> bool:
         """Whether a stretch behind the head that failed is left to this module: where there are refused rows."""
@@ -125,7 +203,12 @@ class PassedRows:
     @property
     def rest(self) -> float:
         """Seconds until rows are tried again; infinite where there are none."""
-        return math.inf if self._head.refused is None else max(self._next_at - self._clock(), 0.0)
+        return max(self._next_at - self._clock(), 0.0) if self._any else math.inf
+
+    @property
+    def _any(self) -> bool:
+        """Whether there are rows to be tried again."""
+        return self._head.refused is not None or bool(self._types)
 
     def errors(self) -> tuple[StorageError, ...]:
         """The refusals since the last call, each with its row."""
@@ -139,7 +222,7 @@ class PassedRows:
             named, self._go_past = self._go_past, None
             await self._pass(read, named)
         began = self._clock()
-        if self._head.refused is None or began < self._next_at:
+        if not self._any or began < self._next_at:
             return []
         rows: list[Row] = []
         while not rows and self._clock() - began < _STEP:
@@ -160,6 +243,7 @@ class PassedRows:
         for row in [*reversed(distinct), *others][:MOST_ALIKE]:
             try:
                 if rows := await take([row.event_id]):
+                    self._went_through(rows)
                     return rows
             except StorageError as error:
                 if not error.may_blame_row:
@@ -170,28 +254,45 @@ class PassedRows:
         span, row = named
         rows = [row]
         if self._rows_past > 1:
-            rows += await read(span._replace(first=row.place), self._rows_past, row.tid)
+            rows += await read(span._replace(first=row.place, tid=None), self._rows_past, row.tid)
         self._head.pass_over(span, row.place, after(rows[-1].place))
         self._rows_past = min(self._rows_past * 2, _SAMPLE)
 
     async def _next_page(self, read: ReadDue) -> bool:
         """Read the next page of the round; False where it is over."""
-        if self._head.refused is None:
-            return False
-        low, high = self._head.refused
-        place, tid = self._cursor or (low, BEFORE_ALL_ROWS)
-        page = await read(ClaimSpan(place, high, 0), self._most, tid)
-        if page:
-            self._cursor = page[-1].place, page[-1].tid
-            self._places = {row.event_id: row.place for row in page}
-            self._groups.append([row.event_id for row in page])
-            return True
-        self._cursor = None
-        self._head.refused = None if self._first_refused is None else (self._first_refused, high)
+        if not self._round and self._any:
+            if self._head.refused is not None:
+                self._round.append(_Part(*self._head.refused))
+            if self._types:
+                self._round.append(_Part(min(self._types.values()), BEHIND_ALL, list(self._types)))
+        while self._round:
+            part = self._round[0]
+            span = ClaimSpan(part.place, part.end, 0)
+            self._pages += 1
+            newest = bool(part.types) and self._pages % 2 == 0
+            most = min(self._most, MOST_ALIKE) if newest else self._most
+            if page := await read(span, most, part.tid, newest=newest, types=part.types):
+                if not newest:
+                    part.place, part.tid = page[-1].place, page[-1].tid
+                self._rows = {row.event_id: row for row in page}
+                self._singly = self._failed > len(page) // 2
+                self._failed = 0
+                self._groups.append([row.event_id for row in page])
+                return True
+            self._round.popleft()
+        self._end_round()
+        return False
+
+    def _end_round(self) -> None:
+        if self._head.refused is not None:
+            high = self._head.behind_refused
+            self._head.refused = None if self._first_refused is None else (self._first_refused, high)
+        for name in [one for one in self._types if one not in self._still_refused]:
+            self._let_in(name)
         self._next_at = self._clock() + self._pause
         self._pause = min(self._pause * 2, _PAUSE[1])
         self._first_refused = None
-        return False
+        self._still_refused.clear()
 
     async def _try(self, event_ids: Sequence[EventId], read: ReadDue, take: Take) -> list[Row]:
         """Claim these rows; what is left of them is tried next, in parts."""
@@ -201,7 +302,8 @@ class PassedRows:
             if not error.may_blame_row:
                 raise
             if len(event_ids) > 1:
-                self._groups.extendleft(reversed(quarters(event_ids)))
+                parts = [[one] for one in event_ids] if self._singly else quarters(event_ids)
+                self._groups.extendleft(reversed(parts))
             else:
                 self._refuse(event_ids[0], error)
             return []
@@ -213,9 +315,15 @@ class PassedRows:
         if rest := [event_id for event_id in event_ids if event_id not in claimed]:
             self._groups.appendleft(rest)
         self._pause = _PAUSE[0]
+        self._went_through(rows)
         return rows
 
     def _refuse(self, event_id: EventId, error: StorageError) -> None:
         error.event_id = event_id
         self._errors.append(error)
-        self._first_refused = min(self._first_refused or BEHIND_ALL, self._places.get(event_id, BEHIND_ALL))
+        self._failed += 1
+        row = self._rows.get(event_id)
+        if row is not None and row.event_type in self._types:
+            self._still_refused.add(row.event_type)
+        else:
+            self._first_refused = min(self._first_refused or BEHIND_ALL, BEHIND_ALL if row is None else row.place)

@@ -1,6 +1,6 @@
-"""What claims leave out: events that operators paused, and those whose destinations do not answer.
+"""What claims leave out: events that operators paused, those whose destinations do not answer, and refused types.
 
-Both sorts are due and stay due, and wait in any number, for hours: so claims begin behind them, at the head
+All of them are due and stay due, and wait in any number, for hours: so claims begin behind them, at the head
 (``relay.outbox.head``), which remembers from where on each thing was left out. Rows that one claim leaves out (ids
 that the database refuses, destinations that are slow for a moment) are remembered in the same way. Only what operators
 paused is not late: the lag leaves out that one alone.
@@ -45,6 +45,10 @@ class PausedRows:
         """Event types whose destinations do not answer."""
         self._away_in_part: Sequence[str] = ()
         """Those of which only one of several does not."""
+        self._refused: Sequence[str] = ()
+        """Event types of which the database refuses every event (``relay.outbox.passing``)."""
+        self._besides_refused: list[str] = []
+        """As ``patterns``, without those of the types that the database refuses."""
         self._paused: list[str] = []
         """What LIKE matches in the event types that operators paused."""
         self.patterns: list[str] = []
@@ -70,6 +74,12 @@ class PausedRows:
         """The parameters of statements with these tags."""
         return {"paused": self.patterns, "in_part": self.in_part}
 
+    def of_chosen(self) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Tags and parameters of claims of chosen rows: they may be of refused types."""
+        patterns = self._besides_refused
+        tags = ("paused", "in_part") if self.in_part else ("paused",) if patterns else ()
+        return tags, {"paused": patterns, "in_part": self.in_part}
+
     def of_the_lag(self) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Tags and parameters of statements about what is late: rows that operators paused are not."""
         paused = {(_WHOLE, pattern) for pattern in self._paused}
@@ -92,6 +102,11 @@ class PausedRows:
         self._away, self._away_in_part = event_types, in_part
         self._change()
 
+    def refuse(self, event_types: Sequence[str]) -> None:
+        """Take over the event types of which the database refuses every event."""
+        self._refused = event_types
+        self._change()
+
     def next_claim(self, excluded: Sequence[EventId], without: Sequence[str]) -> None:
         """The next claim leaves out these rows and destinations, too."""
         of_one_claim = frozenset((*((_ROW, one) for one in excluded), *((_SLOW, one) for one in without)))
@@ -101,8 +116,9 @@ class PausedRows:
 
     def _change(self) -> None:
         self._paused = sorted({pause.target.pattern for pause in self.pauses})
-        away = map(_pattern, self._away)
-        patterns, in_part = sorted({*away, *self._paused}), sorted(map(_pattern, self._away_in_part))
+        self._besides_refused = sorted({*map(_pattern, self._away), *self._paused})
+        patterns = sorted({*self._besides_refused, *map(_pattern, self._refused)})
+        in_part = sorted(map(_pattern, self._away_in_part))
         if (patterns, in_part) == (self.patterns, self.in_part):
             return
         self.patterns, self.in_part = patterns, in_part

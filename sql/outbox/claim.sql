@@ -132,6 +132,7 @@ WHERE
     AND event_id <> ALL(%(excluded)s::uuid[])
     AND event_type <> ALL(%(without)s::text[])
     -- AND event_id = ANY(%(chosen)s::uuid[]) --? chosen
+    -- AND event_type = ANY(%(types)s::text[]) --? of_types
     AND (available_at, created_at, ctid)
     > (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8), %(tid_from)s::tid)
     AND (available_at, created_at)

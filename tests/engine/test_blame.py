@@ -183,6 +183,30 @@ async def test_refused_rows_in_any_number_beside_good_ones(
     await hold_beside(outbox, start, 1000, 20, how)
 
 
+@pytest.mark.session
+@pytest.mark.parametrize("how", [_RAISE, _KEEP], ids=["raised", "in silence"])
+async def test_a_type_that_is_refused_as_a_whole_keeps_no_other_waiting(
+    outbox: Outbox, start: StartRelay, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are amid 10,000 of its events; one of it that is good shows that not each is refused."""
+    sql = (
+        "INSERT INTO openoutbox_events (event_id, event_type, payload, headers, created_at) SELECT gen_random_uuid(), "
+        "CASE WHEN g %% 50 = 0 THEN 'other' ELSE 'T' END, '', jsonb_build_object('bad', g %% 50 > 0), "
+        "now() - interval '1 min' + g * interval '1 microsecond' FROM generate_series(1, %s) AS g"
+    )
+    outbox.database.run(sql, [10_000])
+    hostile = how.replace("NEW.event_type LIKE 'bad%'", "NEW.headers @> '{{\"bad\": true}}'")
+    make(outbox, hostile, state="42P01", status="DELIVERING")
+    await start()
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 200, "PENDING": 9800}, 15)
+    [line] = [record for record in caplog.records if getattr(record, "action", "") == "type_refused"]
+    assert "each event of type T" in line.getMessage()
+    good = outbox.insert([Row("T")])[0]
+    await eventually(lambda: outbox.row(good)["status"] == "DELIVERED", 15)
+    await asyncio.to_thread(make, outbox, _DROP)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 10_001}, 60)
+
+
 @pytest.mark.scale
 @pytest.mark.session
 @pytest.mark.timeout(7200)
