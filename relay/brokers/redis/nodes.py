@@ -42,6 +42,8 @@ class RedisNodes:
         self._sessions: dict[RedisAddress | None, CurrentSession[RedisSession]] = {}
         self._nodes: dict[int, RedisAddress] = {}
         """The node of each slot that events were redirected for."""
+        self.last_streams: dict[RedisAddress | None, str] = {}
+        """A stream on each node that events were sent to."""
         self._redirected: list[tuple[Offer, RedisAddress, bool]] = []
         """Events that the task below offers next, each with its node, and whether with ASKING."""
         self._following: asyncio.Task[None] | None = None
@@ -64,11 +66,14 @@ class RedisNodes:
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event to the node of its stream, in order."""
         if not self._nodes:
+            if events:
+                self.last_streams[None] = events[-1].event_type
             await self._session(None).publish(events, sink)
             return
         groups: dict[RedisAddress | None, list[OutboxEvent]] = {}
         for event in events:
             groups.setdefault(self.node_of(event), []).append(event)
+        self.last_streams |= {node: group[-1].event_type for node, group in groups.items()}
         # Side by side: a node that is full or hangs keeps no other one waiting.
         await asyncio.gather(*(self._session(node).publish(group, sink) for node, group in groups.items()))
 

@@ -5,7 +5,8 @@ takes no writes. A cluster needs one for each of its nodes in use; see ``relay.b
 
 A probe uses short connections of its own. So it does not wait behind the events, a half-dead session cannot answer it,
 and replies that are slow because a session has much to do are no outage: Redis serves its connections in turn. A server
-that answers and takes no writes (a replica, one that loads its data, a cluster that is down) fails the probe.
+that answers and takes no writes (a replica, one that is paused or loads its data, a cluster that is down) fails the
+probe.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class RedisPublisher:
         try:
             connection = await self._named_servers().connect(address)
             try:
-                await ping(connection)
+                await ping(connection, self._nodes.last_streams.get(address))
             finally:
                 await disconnect(connection)
         except (RedisError, OSError) as error:

@@ -138,16 +138,27 @@ class RedisServers:
         return connection
 
 
-async def ping(connection: AbstractConnection) -> None:
-    """Ask whether the server takes writes. Raises RedisError or OSError: a replica counts as unreachable."""
-    try:
-        await connection.send_command("PING")
-        await connection.read_response()
-    except ResponseError as error:  # a user without the right to PING has an answer, too
-        if isinstance(classify(error), Unreachable):
-            raise
+async def ping(connection: AbstractConnection, stream: str | None) -> None:
+    """Ask whether the server takes writes. Raises RedisError or OSError: a replica counts as unreachable.
+
+    ``stream`` is one that events were sent to. A server that is paused (CLIENT PAUSE, a failover) answers everything
+    but writes, so this asks for one that Redis never does: an entry with the id 0-0.
+    """
+    await _answer(connection, "PING")
     if (reason := await read_only(connection)) is not None:
         raise RedisConnectionError(reason)
+    if stream is not None:
+        await _answer(connection, "XADD", stream, "0-0", "", "")
+
+
+async def _answer(connection: AbstractConnection, *question: str) -> None:
+    """Wait for any answer but that the server cannot be used; a user without the right to ask has one, too."""
+    try:
+        await connection.send_command(*question)
+        await connection.read_response()
+    except ResponseError as error:
+        if isinstance(classify(error), Unreachable):
+            raise
 
 
 async def read_only(connection: AbstractConnection) -> str | None:

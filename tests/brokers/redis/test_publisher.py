@@ -17,7 +17,7 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import redis_options
 from tests.support.servers.tls import tls_in_front_of
 from tests.support.servers.valkey import ValkeyServer
-from tests.support.waiting import pace_async
+from tests.support.waiting import pace_async, patience
 
 pytestmark = pytest.mark.redis
 
@@ -110,9 +110,13 @@ async def test_only_a_silence_while_replies_are_due_is_a_timeout(guarded: Valkey
     await admin.client_pause(60_000, all=False)  # writes only
     late, last = [make_event("s"), make_event("s")], Collector()
     await publisher.publish(late, last)
-    await publisher.probe(0.2)  # on a connection of its own
     assert await last.outcomes(late) == [TimedOut("TIMEOUT", "no reply within 0.3 s")] * 2
+    with pytest.raises(BrokerUnreachable, match="no answer within 0.5 s"):
+        await publisher.probe(0.5)  # everything else is answered
     await admin.client_unpause()
+    before = await admin.xlen("s")
+    await publisher.probe(patience())
+    assert await admin.xlen("s") == before, "a probe writes nothing"
     await publisher.close()
 
 

@@ -51,3 +51,17 @@ def test_the_primary_that_a_sentinel_promotes_is_used(outbox: Outbox, daemon: St
             assert ask(second, "XLEN", "orders") == EVENTS
             assert relay.running
     measured(fault="Redis primary killed, Sentinel promotes its replica", recovery_s=recovery, attempts_used=0)
+
+
+def test_a_server_that_takes_no_writes_for_a_while_costs_no_attempt(outbox: Outbox, daemon: StartDaemon) -> None:
+    with ValkeyServer() as server:
+        relay = daemon(PUBLISHER_URL=server.url, PUBLISHER_CONNECT_RETRY_INTERVAL="500ms", RETRY_MAX_ATTEMPTS="3")
+        relay.wait_ready()
+        outbox.fill("orders", 1)
+        wait_until(lambda: outbox.counts() == {"DELIVERED": 1}, what="the first event to be delivered")
+        ask(server, "CLIENT", "PAUSE", 20_000, "WRITE")
+        outbox.fill("orders", EVENTS)
+        wait_until(lambda: relay.get("/readyz")[0] == 503, what="the relay not to be ready")
+        wait_until(lambda: outbox.counts() == {"DELIVERED": EVENTS + 1}, 60, "every event to be delivered")
+        check_finished(outbox)
+        assert outbox.rows("max(attempts), max(last_error)") == [(0, None)]
