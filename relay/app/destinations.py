@@ -135,7 +135,7 @@ class Destinations:
             states = dict.fromkeys(self._plan.destinations, state)
         else:
             states = {name: member.state for name, member in self._several.members.items()}
-            up = [Sample((name,), float(state is not DestinationState.AWAY)) for name, state in states.items()]
+            up = [Sample((name,), float(state < DestinationState.AWAY)) for name, state in states.items()]
             yield metrics.DESTINATION_UP, up
         yield metrics.DESTINATION_STATE, [Sample((name,), float(state)) for name, state in states.items()]
         if self._plan.routes is not None:

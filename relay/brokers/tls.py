@@ -9,6 +9,7 @@ from typing import Final
 from relay.brokers.files import check_files
 from relay.core.errors import ConfigError
 
+_CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 TLS_FILES: Final = frozenset({"tls_ca", "tls_cert", "tls_key"})
 """The parameters of a URL that name them."""
 
@@ -30,3 +31,12 @@ def client_context(files: Mapping[str, str], variables: Mapping[str, str] | None
         origin = "" if variables else "PUBLISHER_URL: "
         raise ConfigError(f"{origin}{shown}: not a PEM file of that kind: {error}") from None
     return context
+
+
+def handshake_refused(error: BaseException | None) -> bool:
+    """Whether an error comes from a TLS handshake that one side refused: not one that was cut."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

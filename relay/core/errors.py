@@ -10,7 +10,8 @@
     │   ├── RowRefused              a constraint or trigger refuses one row; the other rows can be written
     │   └── SchemaError             the table is missing, partitioned, differs from the contract, or is not granted
     ├── PublisherError              the publisher failed as a whole, not on a single event
-    │   └── BrokerUnreachable       a probe got no answer, or login or TLS was refused
+    │   └── BrokerUnreachable       a probe got no answer
+    │       └── BrokerRefused       it was the login, or the TLS handshake, that was refused
     ├── Cut, NoAnswer, BadAnswer    one request of a webhook (relay.brokers.http.errors)
     ├── ServerClosed                RabbitMQ closed a channel or the connection (relay.brokers.rabbitmq.wire)
     ├── LoopDied                    a loop of the relay ended on its own (relay.engine.relay)
@@ -66,6 +67,7 @@ from openoutbox.errors import (
 )
 
 __all__ = [
+    "BrokerRefused",
     "BrokerUnreachable",
     "ConfigError",
     "EventError",
@@ -109,6 +111,10 @@ class BrokerUnreachable(PublisherError):
     """The broker gave no answer in time, or refused the login or TLS handshake; the message says which."""
 
     setting = "PUBLISHER_URL"
+
+
+class BrokerRefused(BrokerUnreachable):
+    """The broker answered, and refused the login or the TLS handshake."""
 
 
 class EventStoreError(OutboxError):

@@ -30,7 +30,7 @@ class DestinationState(IntEnum):
     AWAY = 4
     """It does not answer."""
     REFUSED = 5
-    """It refuses the login, the TLS handshake or the right to write."""
+    """It refuses the login or the TLS handshake."""
 
 
 class Telemetry(Protocol):

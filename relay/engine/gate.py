@@ -82,7 +82,7 @@ class Gate(Destination):
 
     def say(self, state: DestinationState, reason: str, *, again: bool = False) -> None:
         """Whether it answers is in the relay's state, too."""
-        if state is DestinationState.AWAY:
+        if not self.is_open and self.reason:
             self._health.broker_failed(reason)
         elif not self.is_open:
             self._decider.forget_unreachable()

@@ -141,6 +141,29 @@ def test_one_whose_answers_take_long_is_slow_until_they_do_not(
     assert said(caplog) == ["destination_slow", "destination_back"]
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_one_that_refuses_the_login_is_refused_and_uses_no_attempt(
+    engine: MakeEngine, caplog: pytest.LogCaptureFixture, several: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    scene = Scene(engine)
+    one = scene.relay if several else engine()
+    broker = scene.queue if several else one.broker
+    of = scene.publisher.members["queue"] if several else one.relay.destination
+    broker.down("no answer")
+    one.insert(10, "queue")
+    one.run(10.0)
+    assert state(of) is DestinationState.AWAY
+    broker.down("wrong password", refused=True)
+    one.run(10.0)
+    assert (state(of), of.trouble) == (DestinationState.REFUSED, "wrong password")
+    broker.up()
+    one.until(lambda: one.delivered("queue") == 10, seconds=60.0)
+    assert state(of) is DestinationState.FLOWING
+    assert {row.attempts for row in one.table.rows.values()} == {0}
+    assert said(caplog) == (["destination_away", "destination_refused", "destination_back"] if several else [])
+
+
 def state(destination: Destination) -> DestinationState:
     return destination.state
 

@@ -10,7 +10,8 @@ from typing import Final
 from relay.brokers.http.addresses import usable_addresses
 from relay.brokers.http.origin import Origin
 from relay.brokers.http.session import HttpSession, loss_of
-from relay.core.errors import BrokerUnreachable, reason_of
+from relay.brokers.tls import handshake_refused
+from relay.core.errors import BrokerRefused, BrokerUnreachable, reason_of
 from relay.core.racing import connect_first
 
 _AFTER_HANDSHAKE: Final = (
@@ -26,6 +27,7 @@ async def connect(
 
     ``context`` is not None for https. Cancelled, it leaves no connection behind.
     """
+    kind = BrokerUnreachable
     try:
         async with asyncio.timeout(timeout):
             addresses = await usable_addresses(origin.host, origin.port, allow_private=allow_private)
@@ -35,10 +37,10 @@ async def connect(
     except BrokerUnreachable as error:
         reason = str(error)
     except ssl.SSLError as error:
-        reason = loss_of(error)
+        reason, kind = loss_of(error), BrokerRefused if handshake_refused(error) else BrokerUnreachable
     except OSError as error:
         reason = reason_of(error)
-    raise BrokerUnreachable(f"{origin}: {reason}")
+    raise kind(f"{origin}: {reason}")
 
 
 async def check(origin: Origin, context: ssl.SSLContext | None, timeout: float, *, allow_private: bool) -> None:

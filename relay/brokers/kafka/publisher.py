@@ -40,7 +40,7 @@ from relay.brokers.kafka.errors import (
 from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, refusal, run_config
 from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
-from relay.core.errors import BrokerUnreachable, ConfigError
+from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Transient, Unreachable, Withheld
 from relay.core.ports import SingleDestination
@@ -52,6 +52,7 @@ _SAME_LINE_EVERY = 30.0  # seconds; librdkafka repeats its lines at every attemp
 _CLOSE_WITHIN = 1.8  # seconds
 _GAPLESS_LINE = re.compile("gapless|Gap-less")
 _NUMBER = re.compile(r"\d+")  # a line holds the client's number and milliseconds
+_TLS_ALERT = "SSL alert number"  # in the text of a broken connection, which has no code of its own for it
 
 
 class KafkaPublisher(SingleDestination):
@@ -117,7 +118,7 @@ class KafkaPublisher(SingleDestination):
             if probe is self._probe:
                 self._probe = None
                 self._start(probe.close())
-            raise BrokerUnreachable(self._reason(reason)) from None
+            raise (BrokerRefused if self._refusal else BrokerUnreachable)(self._reason(reason)) from None
         self._refusal = self._trouble = ""
 
     async def abandon(self, reason: str) -> None:
@@ -278,7 +279,7 @@ class KafkaPublisher(SingleDestination):
 
     def _note_error(self, error: KafkaError) -> None:
         text = mask_values(f"{error.name()}: {plain_error(error.str())}", self._config)
-        if error.name() in REFUSED_LOGIN:
+        if error.name() in REFUSED_LOGIN or _TLS_ALERT in text:
             self._refusal = text
         elif error.name() != "_ALL_BROKERS_DOWN":  # a consequence of the other errors, which say more
             self._trouble = text

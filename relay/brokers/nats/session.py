@@ -38,7 +38,8 @@ from relay.brokers.nats.errors import (
 from relay.brokers.nats.headers import header_block, message_headers
 from relay.brokers.nats.options import NatsOptions, control_line
 from relay.brokers.pipelined import MOST_UNSENT, SLICE_BYTES, PipelinedSession
-from relay.core.errors import BrokerUnreachable, reason_of
+from relay.brokers.tls import handshake_refused
+from relay.core.errors import BrokerRefused, BrokerUnreachable, reason_of
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
 from relay.core.outcome import (
@@ -54,6 +55,7 @@ from relay.core.outcome import (
 
 _STOPPING = 1.0  # seconds that a server takes from the end of JetStream to that of its connections, at most
 _CLOSE_WITHIN = 0.5  # seconds
+_NO_LOGIN = re.compile("(?i)authorization violation|(user )?authentication (expired|revoked)|nkeys? not supported")
 _REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 
@@ -71,6 +73,8 @@ class NatsSession(PipelinedSession):
         self._prefix = ""
         self._trouble = ""
         """The last error that the library reported."""
+        self._refused = False
+        """Whether the TLS handshake was refused."""
 
     @classmethod
     async def connect(cls, options: NatsOptions, arguments: dict[str, Any]) -> NatsSession:
@@ -80,6 +84,7 @@ class NatsSession(PipelinedSession):
             async with asyncio.timeout(options.connection_timeout):
                 await session._connect(arguments)
         except (OSError, NatsError, TimeoutError) as error:
+            session._refused = handshake_refused(error)
             silence = f"no NATS server has answered within {options.connection_timeout:g} s"
             session._trouble = session._trouble or (silence if isinstance(error, TimeoutError) else reason_of(error))
         except asyncio.CancelledError:
@@ -90,7 +95,8 @@ class NatsSession(PipelinedSession):
                 return session
         reason = session._trouble  # read before ``end``, whose own report overwrites it
         await session.end(reason)
-        raise BrokerUnreachable(f"{', '.join(arguments['servers'])}: {reason}")
+        kind = BrokerRefused if session._refused or _NO_LOGIN.search(reason) else BrokerUnreachable
+        raise kind(f"{', '.join(arguments['servers'])}: {reason}")
 
     async def ask(self, timeout: float) -> None:
         """A round trip to the server. Raises BrokerUnreachable."""

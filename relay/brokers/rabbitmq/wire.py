@@ -22,7 +22,8 @@ from pamqp.header import ContentHeader
 from relay.brokers.rabbitmq.frames import BODY, CHANNEL, END, FRAME_START, HEADER, HEARTBEAT, METHOD, OVERHEAD
 from relay.brokers.rabbitmq.options import RabbitAddress, RabbitTarget
 from relay.brokers.sending import SendProgress
-from relay.core.errors import BrokerUnreachable, OutboxError, reason_of
+from relay.brokers.tls import handshake_refused
+from relay.core.errors import BrokerRefused, BrokerUnreachable, OutboxError, reason_of
 from relay.version import __version__
 
 HEARTBEAT_INTERVAL: Final = 20
@@ -35,6 +36,7 @@ _CONFIRM_BYTES: Final = 13
 _BASIC_ACK: Final = (60, 80)
 _KINDS: Final = (METHOD, HEADER, BODY, HEARTBEAT)
 _SMALLEST_FRAME: Final = 4096  # bytes; what AMQP demands of both sides
+_ACCESS_REFUSED: Final = 403
 _LARGEST_FRAME: Final = 1 << 17
 _CAPABILITIES: Final[FieldTable] = {
     "publisher_confirms": True,
@@ -97,7 +99,7 @@ class AmqpWire(asyncio.Protocol):
     @classmethod
     async def connect(cls, target: RabbitTarget, timeout: float) -> AmqpWire:
         """Log in to the first node that lets it. Raises BrokerUnreachable with each node's reason."""
-        reasons = []
+        reasons, refused = [], []
         for address in target.addresses:
             connection = cls()
             seconds = timeout / len(target.addresses)
@@ -108,12 +110,14 @@ class AmqpWire(asyncio.Protocol):
                 reasons.append(f"{address}: no RabbitMQ node has answered within {seconds:g} s")
             except (OSError, ServerClosed, UnicodeError) as error:  # the last: a host that is no name
                 reasons.append(f"{address}: {reason_of(error)}")
+                login = isinstance(error, ServerClosed) and error.code == _ACCESS_REFUSED
+                refused.append(login or handshake_refused(error))
             else:
                 return connection
             finally:
                 if connection._interval == 0.0:  # not open: nothing is left behind, when cancelled too
                     connection.cut()
-        raise BrokerUnreachable("; ".join(reasons))
+        raise (BrokerRefused if any(refused) else BrokerUnreachable)("; ".join(reasons))
 
     async def open_channel(self) -> None:
         """Open the channel, with confirms. Raises ServerClosed."""

@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 from redis import exceptions
 
-from relay.core.errors import reason_of
+from relay.brokers.tls import handshake_refused
+from relay.core.errors import BrokerRefused, BrokerUnreachable, reason_of
 from relay.core.outcome import ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 
 Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
@@ -76,3 +77,9 @@ def unreachable(error: Exception) -> str | None:
     if isinstance(outcome, Unreachable):
         return outcome.reason
     return None if isinstance(error, REPLIES) else str(error)
+
+
+def kind_of(error: Exception) -> type[BrokerUnreachable]:
+    """What an error of ``ping`` or ``connect`` is, where Redis cannot be used."""
+    refused = isinstance(error, exceptions.AuthenticationError) or handshake_refused(error)
+    return BrokerRefused if refused else BrokerUnreachable

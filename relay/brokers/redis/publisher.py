@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from redis.exceptions import RedisError
 
-from relay.brokers.redis.errors import unreachable
+from relay.brokers.redis.errors import kind_of, unreachable
 from relay.brokers.redis.nodes import RedisNodes
 from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.servers import RedisAddress, RedisServers, disconnect, ping
@@ -105,7 +105,7 @@ class RedisPublisher:
             if isinstance(error, TimeoutError):
                 raise
             if reason := unreachable(error):
-                raise BrokerUnreachable(f"{address or self._named_servers()}: {reason}") from None
+                raise kind_of(error)(f"{address or self._named_servers()}: {reason}") from None
 
     def _named_servers(self) -> RedisServers:
         if self._servers is None:
@@ -121,5 +121,5 @@ class RedisPublisher:
             raise BrokerUnreachable(f"{address or self._named_servers()}: no connection within {timeout:g} s") from None
         except (RedisError, OSError) as error:
             reason = unreachable(error) or str(error)
-            raise BrokerUnreachable(f"{address or self._named_servers()}: {reason}") from None
+            raise kind_of(error)(f"{address or self._named_servers()}: {reason}") from None
         return RedisSession(connection, self._options, redirect)

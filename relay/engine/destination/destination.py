@@ -9,9 +9,11 @@
              that                                                           and then
     away     an event came back unreachable, or    a probe is answered      wait, no attempt      destination_away
              a probe got no answer
+    refused  a probe's login or TLS handshake      a probe is answered      wait, no attempt      destination_refused
+             was refused
 
 Each state but flowing has an alert (docs/operate/alerts.md); ``destination_back`` is the log line of its end.
-A destination that refuses the login or the TLS handshake counts as away; its reason says so. ``relay.engine.gate`` is
+``relay.engine.gate`` is
 the destination of a whole relay: while it does not answer, nothing is claimed. ``relay.engine.destination.member`` is
 one of several: while it does not answer, its own events wait.
 
@@ -34,7 +36,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from relay.core.errors import BrokerUnreachable
+from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.ports import Publisher
 from relay.core.telemetry import DestinationState
 from relay.engine.probetime import ProbeTime
@@ -47,6 +49,7 @@ _SAID = {
     DestinationState.SLOW: (logging.WARNING, "slow", "destination %s is slow: %s"),
     DestinationState.BLOCKED: (logging.ERROR, "blocked", "destination %s answers probes and takes no events: %s"),
     DestinationState.AWAY: (logging.ERROR, "away", "destination %s cannot be reached: %s"),
+    DestinationState.REFUSED: (logging.ERROR, "refused", "destination %s refuses the relay: %s"),
 }
 _SHARED = 0.9  # of the retry interval, after the beginning of a probe without an answer
 _PROBE_GRACE = 1.0  # seconds that a probe may take beyond its own deadline
@@ -92,6 +95,8 @@ class Destination(ABC):
         self.times = times
         self.reason = reason
         """Why it does not answer; empty while it does."""
+        self.refuses = False
+        """Whether it does not answer because it refuses the login or the TLS handshake."""
         self.blocked = ""
         """Why it takes nothing although it answers; empty while it does."""
         self.slow = ""
@@ -160,7 +165,7 @@ class Destination(ABC):
     def state(self) -> DestinationState:
         """The value of ``openoutbox_destination_state``."""
         if self.reason:
-            return DestinationState.AWAY
+            return DestinationState.REFUSED if self.refuses else DestinationState.AWAY
         if self.blocked:
             return DestinationState.BLOCKED
         return DestinationState.SLOW if self.slow else DestinationState.FLOWING
@@ -219,7 +224,7 @@ class Destination(ABC):
                 if self.acknowledged == before:
                     self._time.note_silence(self._clock() - began)
                     reason = str(error) or f"no answer within {timeout:g} s"
-                    self.shut(reason)
+                    self.shut(reason, refused=isinstance(error, BrokerRefused))
                     self._unanswered_at, self._next_knock = began, max(self._next_knock, began + interval)
                     raise BrokerUnreachable(reason) from None
             else:
@@ -231,13 +236,19 @@ class Destination(ABC):
 
     def _reopen(self) -> None:
         self.reason = self._forget_for = ""
+        self.refuses = False
         self.say(DestinationState.FLOWING, "answers")
         self._opened.set()
         self._attention.set()  # what is undecided is looked at once more, since nothing is forgotten now
 
-    def shut(self, reason: str) -> None:
-        """It does not answer: nothing is offered from here on, and ``run`` makes the client forget what it holds."""
+    def shut(self, reason: str, *, refused: bool | None = None) -> None:
+        """It does not answer: nothing is offered from here on, and ``run`` makes the client forget what it holds.
+
+        ``refused``: whether it refuses the login or the TLS handshake, where a probe found out.
+        """
         now, again = self._clock(), not self.is_open
+        refused = self.refuses if refused is None else refused
+        said = again and self.refuses is refused
         if not again:
             if now - self._closed_at < self.times.retry_interval:
                 self._next_knock = max(self._next_knock, now + self.times.retry_interval)
@@ -245,8 +256,9 @@ class Destination(ABC):
             # Closed before ``run`` forgets: no other task offers from here on, so forgetting leaves nothing behind.
             self._opened.clear()
         self.reason = self._forget_for = reason or self.reason or "no answer"
+        self.refuses = refused
         self._attention.set()
-        self.say(DestinationState.AWAY, self.reason, again=again)
+        self.say(self.state, self.reason, again=said)
 
     def block(self, reason: str) -> None:
         """It takes nothing although it answers, or, with an empty reason, takes events again."""

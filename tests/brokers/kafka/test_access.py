@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from relay.brokers.kafka.publisher import KafkaPublisher
-from relay.core.errors import BrokerUnreachable
+from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.kafka import create_topic
@@ -149,4 +149,5 @@ async def _probe_error(publisher: KafkaPublisher, until: str) -> str:
             with pytest.raises(BrokerUnreachable) as caught:
                 await publisher.probe(1.0)
             if until in str(caught.value):
+                assert isinstance(caught.value, BrokerRefused)
                 return str(caught.value)

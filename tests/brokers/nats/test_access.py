@@ -15,7 +15,7 @@ import pytest
 from relay.brokers.nats.options import connect_arguments
 from relay.brokers.nats.publisher import NatsPublisher
 from relay.brokers.nats.streams import read_streams
-from relay.core.errors import BrokerUnreachable, ConfigError
+from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import nats_options
@@ -131,7 +131,7 @@ async def test_a_good_secret_connects_and_a_bad_one_is_reported_without_it(
 
     refused = NatsPublisher(nats_options(login.url(server, False)))
     await refused.open()
-    with pytest.raises(BrokerUnreachable, match=reason) as caught:
+    with pytest.raises(BrokerRefused, match=reason) as caught:
         await refused.probe(5.0)
     sink = Collector()
     await refused.publish(events, sink)

@@ -15,7 +15,7 @@ import pytest
 
 from relay.brokers.rabbitmq.check import has_exchange, missing_queues
 from relay.brokers.rabbitmq.publisher import RabbitPublisher
-from relay.core.errors import BrokerUnreachable
+from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 from relay.localservers.process import ServerFailed
@@ -248,6 +248,7 @@ async def test_a_refused_login_is_unreachable_and_says_why(
         with pytest.raises(BrokerUnreachable, match=words) as raised:
             await publisher.probe(patience())
         [outcome] = await outcomes(publisher, [make_event("letters")])
+    assert isinstance(raised.value, BrokerRefused) is (not vhost)
     assert isinstance(outcome, Unreachable)
     assert "wrong" not in f"{raised.value} {outcome} {caplog.text}"
 

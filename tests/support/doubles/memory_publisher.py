@@ -15,7 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from relay.core.errors import BrokerUnreachable
+from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Unreachable, Withheld
 from relay.core.ports import SingleDestination
@@ -54,6 +54,8 @@ class MemoryPublisher(SingleDestination):
         self._wire: list[tuple[OutboxEvent, OutcomeSink]] = []
         """Sent and not answered yet, with a round trip."""
         self._refusal: str | None = None
+        self._login = False
+        """Whether it is the login that is refused."""
         self._hangs = False
         self._ended: set[tuple[OutcomeSink, str | None]] = set()
         """Runs of which an event has failed, when it keeps runs."""
@@ -111,9 +113,9 @@ class MemoryPublisher(SingleDestination):
         self._changed.set()
         return len(chosen)
 
-    def down(self, reason: str = "connection refused") -> None:
+    def down(self, reason: str = "connection refused", *, refused: bool = False) -> None:
         """Refuse everything: events are unreachable at once, probes fail at once. Held events stay held."""
-        self._refusal, self._hangs = reason, False
+        self._refusal, self._hangs, self._login = reason, False, refused
 
     def hang(self) -> None:
         """Answer nothing: events are held, probes run into their deadline."""
@@ -143,7 +145,7 @@ class MemoryPublisher(SingleDestination):
         self.probes += 1
         broker = self._first
         if broker._refusal is not None:
-            raise BrokerUnreachable(broker._refusal)
+            raise (BrokerRefused if broker._login else BrokerUnreachable)(broker._refusal)
         try:
             async with asyncio.timeout(timeout):
                 await self._until(lambda: not broker._hangs)
