@@ -183,7 +183,7 @@ BROKERS: Final = (
     Mutant(
         "Redis: the probe does not ask whether writes are taken",
         "relay/brokers/redis/publisher.py",
-        "                await ping(connection)",
+        "                await ping(connection, self._nodes.last_streams.get(address))",
         "                pass",
         ("tests/brokers/redis/test_moving.py::test_a_demoted_primary_is_unreachable_until_it_takes_writes_again",),
     ),
