@@ -15,11 +15,12 @@ TYPE_CHECKING = False  # that of typing, whose import takes longer than the rest
 if TYPE_CHECKING:
     from openoutbox.announce import Enqueued, enqueue, enqueue_async
     from openoutbox.errors import ConfigError, EnqueueRefused, EventError, InboxRefused, MessageError, OutboxError
-    from openoutbox.event import NewEvent, Payload
     from openoutbox.identity import uuid7
     from openoutbox.insert import InsertRows, insert_rows, insert_statement
     from openoutbox.message import Message
     from openoutbox.names import TableName
+    from openoutbox.newevent import NewEvent, Payload
+    from openoutbox.outbox import Outbox, event
     from openoutbox.schema import create_statements, dead_letter_statements, inbox_statements, sql_api_statements
     from openoutbox.version import __version__
 
@@ -33,6 +34,7 @@ __all__ = [
     "Message",
     "MessageError",
     "NewEvent",
+    "Outbox",
     "OutboxError",
     "Payload",
     "TableName",
@@ -41,6 +43,7 @@ __all__ = [
     "dead_letter_statements",
     "enqueue",
     "enqueue_async",
+    "event",
     "inbox_statements",
     "insert_rows",
     "insert_statement",
@@ -57,15 +60,17 @@ _MODULES = {
     "InsertRows": "openoutbox.insert",
     "Message": "openoutbox.message",
     "MessageError": "openoutbox.errors",
-    "NewEvent": "openoutbox.event",
+    "NewEvent": "openoutbox.newevent",
+    "Outbox": "openoutbox.outbox",
     "OutboxError": "openoutbox.errors",
-    "Payload": "openoutbox.event",
+    "Payload": "openoutbox.newevent",
     "TableName": "openoutbox.names",
     "__version__": "openoutbox.version",
     "create_statements": "openoutbox.schema",
     "dead_letter_statements": "openoutbox.schema",
     "enqueue": "openoutbox.announce",
     "enqueue_async": "openoutbox.announce",
+    "event": "openoutbox.outbox",
     "inbox_statements": "openoutbox.schema",
     "insert_rows": "openoutbox.insert",
     "insert_statement": "openoutbox.insert",

@@ -14,9 +14,9 @@ from uuid import UUID
 
 from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, sync_channel, wrong_target
 from openoutbox.errors import EnqueueRefused
-from openoutbox.event import NewEvent
 from openoutbox.insert import insert_calls
 from openoutbox.names import DEFAULT_TABLE, TableName
+from openoutbox.newevent import NewEvent
 from openoutbox.statements import statement
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Final, LiteralString
 from uuid import UUID
 
 from openoutbox.errors import EventError
-from openoutbox.event import NewEvent
 from openoutbox.names import TableName
+from openoutbox.newevent import NewEvent
 from openoutbox.statements import statement
 from openoutbox.trace import trace_headers, traced_headers
 

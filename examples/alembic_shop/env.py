@@ -10,6 +10,8 @@ import os
 import sqlalchemy
 from alembic import context
 
+from openoutbox.alembic import include_name
+
 url = sqlalchemy.make_url(os.environ["DATABASE_URL"]).set(drivername="postgresql+psycopg")
 
 if context.is_offline_mode():  # alembic upgrade head --sql
@@ -18,7 +20,7 @@ if context.is_offline_mode():  # alembic upgrade head --sql
         context.run_migrations()
 else:
     with sqlalchemy.create_engine(url).connect() as connection:
-        # Not to compare: the outbox has no model here, so autogenerate would drop it.
-        context.configure(connection=connection, include_name=lambda name, _, __: name != "openoutbox_events")
+        # The outbox has no model here: autogenerate would drop it.
+        context.configure(connection=connection, include_name=include_name)
         with context.begin_transaction():
             context.run_migrations()

@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.messages",
     "django.contrib.sessions",
+    "openoutbox.django",
     "examples.django_shop",
 ]
 MIDDLEWARE = [

@@ -58,6 +58,12 @@ def test_alembic_prints_the_sql_too(database: Database) -> None:
     assert plan(database.url, TableName()).up_to_date
 
 
+def test_django_empties_the_outbox_between_tests(database: Database) -> None:
+    done = finished("-m", "django", "test", "examples.django_shop.tests", given="", DATABASE_URL=database.url, **DJANGO)
+    assert done.returncode == 0, done.stderr
+    assert "Ran 3 tests" in done.stderr
+
+
 def test_django(database: Database) -> None:
     own = {"DATABASE_URL": database.url, "TOPIC": "shop.order", **DJANGO}
     for command in ("migrate", "makemigrations --check"):
@@ -99,9 +105,9 @@ def look_at_the_outbox(client: httpx.Client, database: Database) -> None:
     [token] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page)
     form = {"csrfmiddlewaretoken": token, "username": "ada", "password": "secret", "next": "/admin/"}
     assert client.post("/admin/login/", data=form).status_code == 302
-    listed = client.get("/admin/django_shop/outboxevent/?status=PENDING")
+    listed = client.get("/admin/openoutbox/outboxevent/?status=PENDING")
     assert (listed.status_code, listed.text.count("shop.order")) == (200, 2)
     [(event_id,)] = database.run("SELECT event_id FROM openoutbox_events WHERE partition_key = 'ada'")
-    shown = client.get(f"/admin/django_shop/outboxevent/{event_id}/change/")
+    shown = client.get(f"/admin/openoutbox/outboxevent/{event_id}/change/")
     assert (shown.status_code, "&quot;amount&quot;:30" in shown.text) == (200, True)
-    assert client.get("/admin/django_shop/outboxevent/add/").status_code == 403
+    assert client.get("/admin/openoutbox/outboxevent/add/").status_code == 403

@@ -1,26 +1,6 @@
-"""The orders' table by Django, the outbox by the relay's SQL; its model is declared to Django without any SQL."""
+"""The orders' table. The outbox is made by the migrations of ``openoutbox.django``."""
 
 from django.db import migrations, models
-
-from openoutbox import create_statements
-
-OUTBOX_MODEL = migrations.CreateModel(
-    "OutboxEvent",
-    [
-        ("event_id", models.UUIDField(primary_key=True, serialize=False)),
-        ("event_type", models.TextField()),
-        ("partition_key", models.TextField(null=True)),
-        ("payload", models.BinaryField()),
-        ("headers", models.JSONField()),
-        ("status", models.TextField()),
-        ("attempts", models.IntegerField()),
-        ("last_error", models.TextField(null=True)),
-        ("available_at", models.DateTimeField()),
-        ("created_at", models.DateTimeField()),
-        ("delivered_at", models.DateTimeField(null=True)),
-    ],
-    options={"db_table": "openoutbox_events", "managed": False},
-)
 
 
 class Migration(migrations.Migration):
@@ -34,5 +14,4 @@ class Migration(migrations.Migration):
                 ("amount", models.PositiveBigIntegerField()),
             ],
         ),
-        migrations.RunSQL(create_statements(), "DROP TABLE openoutbox_events", state_operations=[OUTBOX_MODEL]),
     ]

@@ -16,7 +16,7 @@ from tests.system.packaging.test_client import UV, run
 pytestmark = [pytest.mark.packages, pytest.mark.timeout(600)]
 
 TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "hypothesis")
-DRIVERS = ("asyncpg", "psycopg-pool", "psycopg2-binary", "sqlalchemy[asyncio]", "django")
+DRIVERS = ("asyncpg", "psycopg-pool", "psycopg2-binary", "sqlalchemy[asyncio]", "django", "msgspec")
 PLUGIN = "tests/support/fixtures/database.py"
 
 CONFTEST = """
@@ -65,7 +65,7 @@ def environment(folder: Path) -> Path:
     tested = [one for one in project["dependency-groups"]["test"] if isinstance(one, str)]
     chosen = [one for one in tested if one.split(">")[0] in TOOLS + DRIVERS]
     assert len(chosen) == len(TOOLS + DRIVERS)
-    chosen += [one for one in project["project"]["dependencies"] if one.startswith("psycopg[")]
+    chosen += [one for one in project["project"]["dependencies"] if one.startswith(("psycopg[", "pydantic>"))]
     chosen += [one for one in extras["otel"] if one.startswith("opentelemetry-sdk")]
     run(UV, "build", "--quiet", "--out-dir", folder, ROOT / "client", cwd=folder)
     run(UV, "venv", "--quiet", "--python", sys.executable, "venv", cwd=folder)

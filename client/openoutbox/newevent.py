@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -52,7 +53,9 @@ class NewEvent:
     """The identity by which consumers drop duplicates; a new UUIDv7 by default. Give one to make a repeated insert
     harmless."""
     delay: timedelta | None = None
-    """Hold the event back this long, counted by the database from the start of the transaction."""
+    """Hold the event back this long, counted by the database from the start of the transaction.
+
+    With ``ORDERING=key`` the later events of its key wait for it, too."""
     available_at: datetime | None = None
     """Hold the event back until this time, which must have a time zone. Not together with ``delay``."""
     body: bytes = field(init=False, repr=False)
@@ -100,7 +103,7 @@ def _body(payload: object) -> bytes:
         return bytes(payload)
     if payload is None:
         raise EventError('payload: None; pass b"" for an empty body or b"null" for JSON\'s null')
-    return _utf8("payload", payload if isinstance(payload, str) else _json("payload", payload))
+    return _utf8("payload", payload if isinstance(payload, str) else json_text("payload", payload))
 
 
 def _headers_json(headers: object) -> str:
@@ -111,7 +114,7 @@ def _headers_json(headers: object) -> str:
         raise EventError(f"headers: the name {strangers[0]!r} is not a string")
     if not headers:
         return "{}"
-    text = _json("headers", dict(headers))
+    text = json_text("headers", dict(headers))
     if "\\u0000" in text and _ESCAPED_NUL.search(text):
         raise EventError("headers: a NUL character, which PostgreSQL cannot store")
     _utf8("headers", text)
@@ -155,10 +158,14 @@ def _in_utc(available_at: object) -> datetime:
         raise EventError(f"available_at: {available_at} is outside the years 1 to 9999 in UTC") from None
 
 
-def _json(name: str, value: object) -> str:
-    """Compact JSON; ``Mapping`` and ``Sequence`` of any class count as object and array."""
+def json_text(name: str, value: object, other: Callable[[object], object] | None = None) -> str:
+    """Compact JSON; ``Mapping`` and ``Sequence`` of any class count as object and array.
+
+    ``other`` says what any other value becomes. Raises EventError that names the field.
+    """
+    encoder = _ENCODER if other is None else _encoder(partial(_plain, other=other))
     try:
-        text = _ENCODER.encode(value)
+        text = encoder.encode(value)
         _check_names(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise EventError(f"{name}: cannot be written as JSON: {error}") from None
@@ -183,15 +190,23 @@ def _check_names(value: object) -> None:
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
-def _plain(value: object) -> object:
+def _no_form(value: object) -> object:
+    raise TypeError(f"a {type(value).__name__} has no JSON form; convert it first")
+
+
+def _plain(value: object, other: Callable[[object], object] = _no_form) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return list(value)
-    raise TypeError(f"a {type(value).__name__} has no JSON form; convert it first")
+    return other(value)
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+def _encoder(default: Callable[[object], object]) -> json.JSONEncoder:
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default)
+
+
+_ENCODER: Final = _encoder(_plain)
 
 
 def _utf8(name: str, text: str) -> bytes:
