@@ -10,7 +10,7 @@ application writes, so that autogenerate makes and compares them like its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from openoutbox.names import DEFAULT_INBOX, DEFAULT_TABLE, TableName, tries_of
 from openoutbox.schema import index_name, table_name
@@ -25,7 +25,7 @@ _OF_A_SCHEMA: Final = ("openoutbox_replays", "openoutbox_changes")
 _declared: dict[str, set[str | None]] = {}
 """By the name of a table that ``tables`` declared: what is in it."""
 
-IncludeName = Callable[[str | None, str, Mapping[str, str | None]], bool]
+IncludeName = Callable[[str | None, Any, Any], bool]
 """What Alembic's ``include_name`` takes: a name, of which kind of thing, and the names of what it is in."""
 
 

@@ -63,7 +63,7 @@ class Outbox:
     """``table`` or ``schema.table``."""
     encode: Callable[[object], object] | None = None
     """Says what a value without a JSON form (datetime, Decimal, UUID, Enum) becomes; without it such a value is
-    refused. ``str`` does for most; raise TypeError for what shall be refused here, too."""
+    refused. ``str`` does for most; it raises TypeError to refuse one."""
     headers: Mapping[str, object] | Callable[[], Mapping[str, object]] | None = None
     """Headers of each event, or what gives them at the time of the call; an event's own win."""
     trace: bool = False

@@ -15,7 +15,9 @@ class Placing(OutboxMixin, TestCase):
     def test_an_order_is_announced(self) -> None:
         order_id = uuid.uuid4()
         self.client.put(f"/orders/{order_id}/", "customer=ada&amount=30")
-        self.outbox.assert_announced(type="order.placed", payload={"order_id": str(order_id), "customer": "ada", "amount": 30})
+        self.outbox.assert_announced(
+            type="order.placed", payload={"order_id": str(order_id), "customer": "ada", "amount": 30}
+        )
 
 
 class Committing(TransactionTestCase):
@@ -29,4 +31,4 @@ class Committing(TransactionTestCase):
 
     def place(self) -> None:
         self.client.put(f"/orders/{uuid.uuid4()}/", "customer=ada&amount=30")
-        self.assertEqual(OutboxEvent.objects.count(), 1)
+        assert OutboxEvent.objects.count() == 1

@@ -116,7 +116,7 @@ def test_values_without_a_json_form_are_refused_unless_encode_knows_them(value: 
     with pytest.raises(EventError, match=rf"payload: .* a {type(value).__name__} has no JSON form.*Outbox\(encode"):
         Outbox().new(Placed(value))
     assert Outbox(encode=encode).new(Placed(value)).body
-    with pytest.raises(EventError, match="payload: .*no bytes"):
+    with pytest.raises(EventError, match=r"payload: .*no bytes"):
         Outbox(encode=encode).new(Placed(b"\x00"))
 
 
