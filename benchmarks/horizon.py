@@ -4,8 +4,9 @@ Two runs stand side by side: in one of them a transaction of another session kee
 first delivery to the end, as a dump, a report or a forgotten BEGIN does, so that vacuum removes nothing. Each run is a
 drain of ``--events`` by a relay with the null publisher; then, with ``--seconds``, ``--rate`` events a second, one a
 transaction, on top of ``--dead`` dead entries. Cells differ in ON_DELIVERED and ORDERING, and a bare loop of SKIP
-LOCKED on one connection is the yardstick. Runs are interleaved: free and held in turn, the other one first in the next
-round. Printed are the pace of the whole drain and of its last
+LOCKED on one connection is the yardstick. Drains are interleaved: free and held in turn, the other one first in the
+next round. At the steady rate both run at once, each with a server of its own, so that what else the machine does
+costs both. Printed are the pace of the whole drain and of its last
 fifth, claims by the relay's own histogram, how long an event is stored, PostgreSQL's CPU an event, and the ratio of
 held to free. ``python -m benchmarks.report`` draws the picture, from --json docs/design/performance/horizon.json.
 """
@@ -20,9 +21,11 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import psycopg
@@ -213,8 +216,14 @@ def _floor(servers: Servers, count: int, batch: int, apart: float, *, held: bool
     )
 
 
-def _steady(servers: Servers, plan: Plan, options: argparse.Namespace) -> Cell:
-    """Events at a steady rate on top of dead entries."""
+def _at_once(servers: Servers, sides: Sequence[Plan], options: argparse.Namespace) -> Iterator[Cell]:
+    """Events at a steady rate on top of dead entries, both sides at the same time."""
+    together = threading.Barrier(len(sides), timeout=_LONGEST)
+    with Servers([]) as other, ThreadPoolExecutor(len(sides)) as threads:
+        yield from threads.map(lambda server, plan: _steady(server, plan, options, together), (servers, other), sides)
+
+
+def _steady(servers: Servers, plan: Plan, options: argparse.Namespace, together: threading.Barrier) -> Cell:
     url = servers.fresh_table()
     if plan.ordering == "key":
         add_extension(url, TableName(), "key-order")
@@ -232,6 +241,7 @@ def _steady(servers: Servers, plan: Plan, options: argparse.Namespace) -> Cell:
         database.execute("CHECKPOINT")
         relay = stack.enter_context(RelayProcess(plan.environment(url)))
         _write(url, options.rate, 3.0)
+        together.wait()
         before, postgres = Metrics(relay), servers.postgres_cpu()
         _write(url, options.rate, options.seconds)
         time.sleep(0.5)
@@ -273,24 +283,23 @@ def _write(url: str, rate: float, seconds: float) -> None:
         writer.join()
 
 
-def _plans(options: argparse.Namespace, sides: tuple[bool, bool]) -> Iterator[Plan]:
+def _pairs(options: argparse.Namespace, sides: tuple[bool, bool]) -> Iterator[list[Plan]]:
     for ordering in options.orderings:
         for on_delivered in options.modes:
-            for held in sides:
-                yield Plan(on_delivered=on_delivered, ordering=ordering, held=held, batch=options.batch)
+            yield [Plan(on_delivered=on_delivered, ordering=ordering, held=held, batch=options.batch) for held in sides]
 
 
 def _cells(servers: Servers, options: argparse.Namespace) -> Iterator[Cell]:
     for number in range(options.rounds):
         sides = (False, True) if number % 2 == 0 else (True, False)
         if options.events:
-            for plan in _plans(options, sides):
+            for plan in chain.from_iterable(_pairs(options, sides)):
                 yield _drain(servers, plan, options.events, options.apart)
             for held in sides if options.floor else ():
                 yield _floor(servers, options.events, options.batch, options.apart, held=held)
         if options.seconds:
-            for plan in _plans(options, sides):
-                yield _steady(servers, plan, options)
+            for pair in _pairs(options, sides):
+                yield from _at_once(servers, pair, options)
 
 
 def _line(cell: Cell) -> str:
