@@ -264,9 +264,9 @@ class Claims:
         """Tell the head what a claim without order brought."""
         if rows:
             self.passed.went_on(rows)
-            last = _due(rows[-1])
-            tied = rows[0][_TID] if len(rows) >= min(limit, _TIE) and _due(rows[0]) == last else None
-            self.paused.head.claimed(span, len(rows), last, rows[0][_FENCE].timestamp(), tied)
+            first, last = _due(rows[0]), _due(rows[-1])
+            tied = rows[0][_TID] if len(rows) >= min(limit, _TIE) and first == last else None
+            self.paused.head.claimed(span, len(rows), first, last, rows[0][_FENCE].timestamp(), tied)
         else:
             self.paused.head.found_nothing(span)
 

@@ -66,12 +66,14 @@ CHEAP: Final = 0.0025
 """Seconds of a walk from the oldest entry on that claims may take, too."""
 MOST_CLAIMED: Final = 2000
 """Rows claimed since the last cheap walk; a claim steps over their entries in a millisecond or two."""
-_ENTRIES_IN_MARGIN: Final = 500
+_FEW_ENTRIES: Final = 100  # in the margin: they cost a claim nothing that can be seen
+_MOST_ENTRIES: Final = 500
 _MOST_STRETCHES: Final = 16
 _MICROSECOND: Final = 1e-6
 _TIE_WALK: Final = 1.0  # seconds between two claims that walk over a tie from its first row on, at least
 _TIE_WALKS: Final = 20  # times what one of them took
 _PACE_SECONDS: Final = 2.0  # over which the pace of claims is measured
+_AGE_SECONDS: Final = 10.0  # to 20, over which the age of claimed rows is remembered
 
 Place = tuple[float, float]
 """``available_at`` and ``created_at`` in seconds since 1970: the order of claims."""
@@ -146,6 +148,8 @@ class Head:
         self._claimed = 0
         self._pace = 0.0
         self._paced_at = clock()
+        self._ages = (MARGIN, MARGIN)
+        self._aged_at = clock()
 
     # What claims ask and say.
 
@@ -156,8 +160,15 @@ class Head:
 
     @property
     def margin(self) -> float:
-        """Seconds before the present that the head does not enter: fewer where that many rows are claimed in them."""
-        return min(MARGIN, max(SHORTEST_MARGIN, _ENTRIES_IN_MARGIN / self._pace)) if self._pace else MARGIN
+        """Seconds before the present that the head does not enter.
+
+        Twice the age of the oldest row that claims met of late, so that they meet the next one like it, within what a
+        number of rows allows: each is an entry that the next claims step over.
+        """
+        if not self._pace:
+            return MARGIN
+        few, most = _FEW_ENTRIES / self._pace, _MOST_ENTRIES / self._pace
+        return min(MARGIN, max(SHORTEST_MARGIN, few, min(2 * max(self._ages), most)))
 
     def span(self) -> ClaimSpan:
         """Where the next claim looks: at the oldest stretch behind the head, or from the head on."""
@@ -189,8 +200,10 @@ class Head:
         places += [self.refused[0]] if self.refused is not None else []
         return min([self.place, *places, *(first for first, _ in self._stretches[:1])])
 
-    def claimed(self, span: ClaimSpan, rows: int, last: Place, at: float, tied: str | None = None) -> None:
-        """A claim, sent for ``span`` at the database's time ``at``, took ``rows``, in order up to ``last``.
+    def claimed(
+        self, span: ClaimSpan, rows: int, first: Place, last: Place, at: float, tied: str | None = None
+    ) -> None:
+        """A claim, sent for ``span`` at the database's time ``at``, took ``rows``, in order ``first`` to ``last``.
 
         What is before ``last`` is claimed, left out, locked or refused: the head goes past it. A claim that was sent
         before what is left out changed says nothing about the head. ``tied``: they are many and share that place, and
@@ -204,6 +217,7 @@ class Head:
             now = self._clock()
             walk_at = now + max(_TIE_WALK, (now - self._sent_at) * _TIE_WALKS)
             tie = _Tie(tied, before.walk_at if before is not None and span.tid is not None else walk_at)
+        self._met(at - first[0])
         if span.is_stretch:
             self._took_stretch(span, after(last) if tie is None else last, tie)
             return
@@ -235,6 +249,8 @@ class Head:
         """A claim in order per key, which leaves rows behind, took ``rows``; ``first`` is the first due one it saw."""
         if span.version != self._version:
             return
+        if first is not None:
+            self._met(at - first[0])
         if span.is_stretch:
             self._took_stretch(span, first if rows else None)
             return
@@ -285,6 +301,13 @@ class Head:
         else:
             self._pace = (self._pace + rows / _PACE_SECONDS) * max(1 - elapsed / _PACE_SECONDS, 0.0)
             self._paced_at = now
+
+    def _met(self, age: float) -> None:
+        """Claims met a row that was due for so many seconds."""
+        now = self._clock()
+        if now >= self._aged_at + _AGE_SECONDS:
+            self._ages, self._aged_at = (0.0, self._ages[0]), now
+        self._ages = (max(self._ages[0], age), self._ages[1])
 
     def leave_out(self, things: Set[Thing]) -> None:
         """Claims that are sent from now on leave out ``things``, and nothing else.

@@ -34,7 +34,7 @@ def test_while_a_walk_is_cheap_claims_begin_at_the_oldest_entry() -> None:
     head = Head(lambda: 0.0)
     head.walked(at(500.0), NOW, cheap=True)
     assert head.span().first == BEFORE_ALL
-    head.claimed(head.span(), MOST_CLAIMED, at(600.0), NOW)
+    head.claimed(head.span(), MOST_CLAIMED, at(600.0), at(600.0), NOW)
     assert head.span().first == at(600.0), "that many dead entries cost a claim something"
     head.walked(at(600.0), NOW, cheap=True)
     assert head.span().first == BEFORE_ALL
@@ -42,41 +42,56 @@ def test_while_a_walk_is_cheap_claims_begin_at_the_oldest_entry() -> None:
 
 def test_a_claim_moves_the_head_to_its_last_row_and_not_into_the_margin() -> None:
     head = head_at(500.0)
-    head.claimed(head.span(), 10, at(600.0), NOW)
+    head.claimed(head.span(), 10, at(600.0), at(600.0), NOW)
     assert head.place == at(600.0)
-    head.claimed(head.span(), 10, at(NOW - 0.01), NOW)
+    head.claimed(head.span(), 10, at(NOW - 0.01), at(NOW - 0.01), NOW)
     assert head.place == (NOW - MARGIN, float("-inf"))
 
 
 def test_a_claim_from_the_oldest_entry_on_that_took_stragglers_says_nothing_of_what_is_behind_them() -> None:
     head = Head(lambda: 0.0)
     head.walked(at(900.0), NOW, cheap=True)
-    head.claimed(head.span(), MOST_CLAIMED, at(200.0), NOW)
+    head.claimed(head.span(), MOST_CLAIMED, at(200.0), at(200.0), NOW)
     assert head.span().first == at(200.0)
 
 
 def test_many_claimed_rows_let_the_head_come_nearer() -> None:
     head = head_at(500.0)
-    head.claimed(head.span(), 100, at(NOW), NOW)
+    head.claimed(head.span(), 100, at(NOW), at(NOW), NOW)
     assert head.margin == MARGIN
-    head.claimed(head.span(), 4000, at(NOW), NOW)
+    head.claimed(head.span(), 4000, at(NOW), at(NOW), NOW)
     assert 0.1 <= head.margin < 0.5
+
+
+@pytest.mark.parametrize(("age", "margin"), [(0.01, 0.1), (0.15, 0.3), (60.0, 0.5)])
+def test_the_head_stays_twice_the_age_of_the_oldest_row_behind_within_five_hundred_rows(
+    age: float, margin: float
+) -> None:
+    clock = Clock()
+    head = Head(clock)
+    head.walked(None, NOW, cheap=False)
+    for _ in range(300):
+        clock.now += 0.1
+        head.claimed(head.span(), 100, at(NOW - age), at(NOW), NOW)
+    assert head.margin == pytest.approx(margin, rel=0.2)
+    head.waiting_from(head.span(), 100, at(NOW - 1.0), NOW)
+    assert head.margin == pytest.approx(0.5, rel=0.2), "a claim in order per key says it, too"
 
 
 def test_a_claim_that_was_sent_before_something_else_was_left_out_does_not_move_the_head() -> None:
     head = head_at(500.0)
     span = head.span()
     head.leave_out({("type", "a")})
-    head.claimed(span, 10, at(600.0), NOW)
+    head.claimed(span, 10, at(600.0), at(600.0), NOW)
     assert head.place[0] == 500.0
 
 
 def test_what_is_no_longer_left_out_is_claimed_from_where_it_was_left_out() -> None:
     head = head_at(500.0)
     head.leave_out({("type", "a")})
-    head.claimed(head.span(), 10, at(600.0), NOW)
+    head.claimed(head.span(), 10, at(600.0), at(600.0), NOW)
     head.leave_out({("type", "a"), ("type", "b")})
-    head.claimed(head.span(), 10, at(700.0), NOW)
+    head.claimed(head.span(), 10, at(700.0), at(700.0), NOW)
     head.leave_out({("type", "a")})
     assert (head.span().first[0], head.place, head.returned) == (600.0, at(700.0), at(600.0))
     head.found_nothing(head.span())
@@ -88,7 +103,7 @@ def test_what_is_no_longer_left_out_is_claimed_from_where_it_was_left_out() -> N
 def test_what_was_left_out_in_part_keeps_its_place_when_the_type_is_left_out_as_a_whole_and_back() -> None:
     head = head_at(500.0)
     head.leave_out({("part", "a")})
-    head.claimed(head.span(), 10, at(600.0), NOW)
+    head.claimed(head.span(), 10, at(600.0), at(600.0), NOW)
     head.leave_out({("type", "a")})
     head.leave_out({("part", "a")})
     while head.span().is_stretch:
@@ -105,7 +120,7 @@ def test_a_thousand_destinations_that_come_and_go_send_no_claim_back_to_the_begi
     place = 500.0
     for number in range(1000):
         place += 1.0
-        head.claimed(head.ahead(), 10, at(place), place + 100.0)
+        head.claimed(head.ahead(), 10, at(place), at(place), place + 100.0)
         head.released(at(place), at(place), [("type", str(number))])  # its place stays where it was left out
         head.leave_out(things - {("type", str(number))})
         span = head.span()
@@ -121,7 +136,7 @@ def test_released_rows_are_claimed_next_without_moving_the_head() -> None:
     head.released(at(300.0), at(400.0))
     span = head.span()
     assert (span.first, span.end > at(400.0), span.end[0]) == (at(300.0), True, 400.0)
-    head.claimed(span, 10, at(350.0), NOW)
+    head.claimed(span, 10, at(350.0), at(350.0), NOW)
     assert head.span().first > at(350.0)
     head.found_nothing(head.span())
     assert head.span().first[0] == 500.0
@@ -148,15 +163,15 @@ def test_claims_of_a_tie_read_on_in_the_table_and_walk_over_it_now_and_then() ->
     head.walked(None, 500.0 + MARGIN, cheap=False)
     span = head.span()
     clock.now += 0.1  # what a walk over the tie costs
-    head.claimed(span, 100, at(600.0), NOW, "(1,7)")
+    head.claimed(span, 100, at(600.0), at(600.0), NOW, "(1,7)")
     assert (head.span().tid, head.span().parameters()["due_until"]) == ("(1,7)", 600.0)
-    head.claimed(head.span(), 100, at(600.0), NOW, "(2,9)")
+    head.claimed(head.span(), 100, at(600.0), at(600.0), NOW, "(2,9)")
     assert (head.span().tid, head.in_tie) == ("(2,9)", True)
     clock.now += 1.9
     assert head.span().tid == "(2,9)"
     clock.now += 0.2
     assert head.span().tid is None
-    head.claimed(head.span(), 100, at(600.0), NOW, "(1,8)")
+    head.claimed(head.span(), 100, at(600.0), at(600.0), NOW, "(1,8)")
     assert head.span().tid == "(1,8)"
     head.found_nothing(head.span())
     assert (head.span().tid, head.place) == (None, at(600.0)), "the rest may be anywhere in the table"
@@ -166,7 +181,7 @@ def test_claims_of_a_tie_read_on_in_the_table_and_walk_over_it_now_and_then() ->
 
 def test_what_is_released_amid_a_tie_is_claimed_from_its_first_row_on() -> None:
     head = head_at(500.0)
-    head.claimed(head.span(), 100, at(600.0), NOW, "(1,7)")
+    head.claimed(head.span(), 100, at(600.0), at(600.0), NOW, "(1,7)")
     head.released(at(600.0), at(600.0))
     span = head.span()
     assert (span.is_stretch, span.first, span.tid) == (True, at(600.0), None)
@@ -179,9 +194,9 @@ def test_what_is_released_amid_a_tie_is_claimed_from_its_first_row_on() -> None:
 def test_a_tie_behind_the_head_is_claimed_to_its_end() -> None:
     head = head_at(500.0)
     head.add(at(300.0), after(at(300.0)))
-    head.claimed(head.span(), 100, at(300.0), NOW, "(1,7)")
+    head.claimed(head.span(), 100, at(300.0), at(300.0), NOW, "(1,7)")
     assert (head.span().is_stretch, head.span().tid) == (True, "(1,7)")
-    head.claimed(head.span(), 20, at(300.0), NOW, "(1,9)")
+    head.claimed(head.span(), 20, at(300.0), at(300.0), NOW, "(1,9)")
     head.found_nothing(head.span())
     assert (head.span().is_stretch, head.span().tid) == (True, None)
     head.found_nothing(head.span())

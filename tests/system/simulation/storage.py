@@ -226,7 +226,7 @@ class SimulatedStorage:
         span = self.paused.head.span()
         memory.obey(self.paused, span)
         self.database.ledger.pauses.claim_sent(self.name)
-        first, last, at, tied = None, BEFORE_ALL, 0.0, None
+        first, oldest, last, at, tied = None, BEFORE_ALL, BEFORE_ALL, 0.0, None
 
         def locks() -> tuple[list[EventId], int]:
             rows = memory.claimable(limit, max_bytes, excluded, without)
@@ -234,11 +234,11 @@ class SimulatedStorage:
             return [row.event_id for row in rows], size if size <= most else 0
 
         def work() -> Claim:
-            nonlocal first, last, at, tied
+            nonlocal first, oldest, last, at, tied
             first = memory.first_due()
             claim: Claim = run(memory.claim(limit, max_bytes, excluded, without))
             rows = [self.database.table.rows[event.event_id] for event in claim.events]
-            last = max(map(place, rows), default=BEFORE_ALL)
+            oldest, last = min(map(place, rows), default=BEFORE_ALL), max(map(place, rows), default=BEFORE_ALL)
             if len(rows) >= min(limit, _TIE) and {*map(place, rows)} == {last}:
                 tied = str(max(row.insertion_order for row in rows))
             at = self.database.table.now.timestamp()
@@ -254,7 +254,7 @@ class SimulatedStorage:
         if self._key_order is not None:
             head.waiting_from(span, len(claim.events), first, at)
         elif claim.events:
-            head.claimed(span, len(claim.events), last, at, tied)
+            head.claimed(span, len(claim.events), oldest, last, at, tied)
         else:
             head.found_nothing(span)
         return claim
