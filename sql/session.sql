@@ -17,8 +17,8 @@ SELECT CURRENT_SETTING('default_transaction_isolation');
 -- name: prepared
 -- The same; and where no pooler stands between, so that the process of the protocol's key data answers: statements of this
 -- session are planned once, for all parameters. Statements with the tag prepared undo all of it for their transaction.
--- A plan that is kept must be right whatever the statistics become: tag walk, for claims, is outbox/claim:guard, and tag
--- ordered, for those in order per key, session:jit_off. Touches no table.
+-- A plan that is kept must be right whatever the statistics become: tag walk, for claims, is outbox/claim:guard. Touches no
+-- table.
 -- Parameters: process. Result: the level, and what was set; NULL behind a pooler.
 SELECT
     CURRENT_SETTING('default_transaction_isolation') AS level,
@@ -27,7 +27,7 @@ SELECT
             THEN
                 SET_CONFIG('plan_cache_mode', 'force_generic_plan', FALSE)
                 || SET_CONFIG('enable_sort', 'off', FALSE) --? walk
-                || SET_CONFIG('jit', 'off', FALSE) --? walk|ordered
+                || SET_CONFIG('jit', 'off', FALSE) --? walk
     END AS settings;
 
 -- name: clock

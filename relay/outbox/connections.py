@@ -32,7 +32,7 @@ def connections(options: PostgresOptions, generation: Generation) -> OutboxConne
     """Those of one relay."""
     parameters = connection_parameters(options.url, application_name(options.relay_id))
     prepared = Prepared(options.prepared)
-    claims = prepared.session("ordered" if options.key_order else "walk")
+    claims = prepared.session("walk")
     return OutboxConnections(
         *(
             DeadlineConnection(

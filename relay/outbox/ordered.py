@@ -79,7 +79,7 @@ class OrderedClaim:
     """The claim of one relay. Not to be called again before a call has ended."""
 
     def __init__(self, options: PostgresOptions, longest_run: int = LONGEST_RUN) -> None:
-        self._guard = statement("session:jit_off")
+        self._guard = statement("outbox/claim:guard")
         self._table = options.table
         self._fixed = {
             "relay_id": options.relay_id,

@@ -72,8 +72,8 @@ replayed AS (
         delivered_at = NULL,
         available_at = NOW(),
         updated_at = NOW()
-    WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status = 'DEAD' --? dead
-    -- WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status = 'DELIVERED' --? delivered
+    WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status NOT IN ('PENDING', 'DELIVERING', 'DELIVERED') --? dead
+    -- WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status NOT IN ('PENDING', 'DELIVERING', 'DEAD') --? delivered
     RETURNING event_id
 )
 
@@ -116,7 +116,7 @@ changed AS (
         -- status = 'DEAD', --? bury
         -- last_error = %(error)s::text, --? bury
         updated_at = NOW()
-    WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status = 'PENDING'
+    WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
     RETURNING event_id
 )
 

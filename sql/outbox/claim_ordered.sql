@@ -18,7 +18,9 @@
 -- Locks: the first rows, skipping those that another session holds, then all that it writes.
 -- An event whose lease expired and that has one attempt left is claimed alone, and the commit does not wait for the disk,
 -- both as in claim.
--- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order.
+-- The LIMITs that are subqueries keep the planner from knowing them, so that it walks the indexes in order; outbox/claim:guard
+-- does, whatever it believes of how much waits. What is found by its place in the table says PENDING by what it is not: the
+-- planner would take any index of what waits for that, and read all of it, dead entries too.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing; fan_out and paused as
 -- in claim: a paused row holds back its key. floors, beside oldest: the first unfinished row of a key is looked for from the
 -- floor of that key on (relay/outbox/floors.py), below which nothing may wait but what was inserted for later, has failed
@@ -186,7 +188,7 @@ locked AS MATERIALIZED (
     FROM openoutbox_events
     WHERE
         ctid = ANY(ARRAY(SELECT firsts.tid FROM firsts))
-        AND status = 'PENDING'
+        AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
         AND available_at <= NOW()
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY available_at, created_at
@@ -195,6 +197,7 @@ locked AS MATERIALIZED (
             WHEN
                 SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off'
                 AND SET_CONFIG('plan_cache_mode', NULL, TRUE) <> '' --? prepared
+                AND SET_CONFIG('enable_sort', NULL, TRUE) <> '' --? prepared
                 AND SET_CONFIG('jit', NULL, TRUE) <> '' --? prepared
                 THEN %(firsts)s::bigint
         END
@@ -295,7 +298,7 @@ claimed AS (
             SELECT tid FROM summed
             WHERE turn = 1 OR (total <= %(max_bytes)s::bigint AND beside_alone IS NOT TRUE)
         ))
-        AND status = 'PENDING'
+        AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
     RETURNING --? !peek
         event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
         created_at, insertion_order, --? !peek

@@ -39,8 +39,8 @@ WITH old AS (
 
 gone AS (
     DELETE FROM openoutbox_events
-    WHERE ctid = ANY(ARRAY(SELECT tid FROM old)) AND status = 'DEAD' --? dead
-    -- WHERE ctid = ANY(ARRAY(SELECT tid FROM old)) AND status = 'DELIVERED' --? delivered
+    WHERE ctid = ANY(ARRAY(SELECT tid FROM old)) AND status NOT IN ('PENDING', 'DELIVERING', 'DELIVERED') --? dead
+    -- WHERE ctid = ANY(ARRAY(SELECT tid FROM old)) AND status NOT IN ('PENDING', 'DELIVERING', 'DEAD') --? delivered
     RETURNING event_id
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterator
+from typing import cast
 
 import psycopg
 import pytest
@@ -11,10 +12,13 @@ import pytest
 from relay.core.finding import Finding
 from relay.outbox.admin.check import check_storage
 from relay.outbox.admin.overview import read_overview
+from relay.outbox.extensions import add_extension
 from relay.outbox.head import Head
 from relay.outbox.horizon import HorizonReader
+from relay.outbox.options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import DeadlineConnection, Generation
+from relay.postgres.prepared import Preparation
 from relay.postgres.sql import TableName
 from relay.postgres.url import connection_parameters
 from tests.support.clock import Clock
@@ -122,26 +126,40 @@ SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE relname = 'openout
 """
 
 
+@pytest.fixture(params=[None, KeyOrder.SKIP], ids=["none", "key"])
+def ordering(outbox: Outbox, request: pytest.FixtureRequest) -> KeyOrder | None:
+    if request.param is not None:
+        add_extension(outbox.url, TableName(), "key-order")
+    return cast("KeyOrder | None", request.param)
+
+
+@pytest.mark.parametrize("prepared", [Preparation.AUTO, Preparation.OFF])
 async def test_claims_walk_from_the_head_where_statistics_say_that_nothing_waits(
-    outbox: Outbox, dump: psycopg.Connection
+    outbox: Outbox, ordering: KeyOrder | None, dump: psycopg.Connection, prepared: Preparation
 ) -> None:
     """Any other index of what waits leads over all that was delivered since the horizon is held."""
-    outbox.insert([Row("t")] * 20_000)
+    outbox.database.run(
+        "INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, available_at) "
+        "SELECT gen_random_uuid(), 't', n % 100, '', now() - n * interval '1 ms' FROM generate_series(100000, 1, -1) AS n"
+    )
     with outbox.database.connect() as owner:
-        owner.execute("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
-        owner.execute("VACUUM ANALYZE openoutbox_events")
-        storage = PostgresOutbox(storage_options(outbox.relay_url, "relay"))
-        await storage.open()
-        while storage.paused.head.walk_is_cheap:
-            await storage.look()
-        owner.execute("SELECT pg_stat_reset()")
-        assert (await storage.claim(10, 1 << 30)).events == []
-        outbox.insert([Row("t")] * 3)
-        assert len((await storage.claim(10, 1 << 30)).events) == 3
-        await storage.close()
 
         def scanned() -> set[str]:
             return {index for index, _ in owner.execute(SCANS)}
+
+        owner.execute("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
+        owner.execute("VACUUM ANALYZE openoutbox_events")
+        storage = PostgresOutbox(storage_options(outbox.relay_url, "relay", prepared=prepared, key_order=ordering))
+        await storage.open()
+        while storage.paused.head.walk_is_cheap:
+            await storage.look()
+        if ordering:  # the number of the sequence is compared once, at the start
+            wait_until(lambda: "idx_openoutbox_metrics_count" in scanned(), what="the statistics of the start")
+        owner.execute("SELECT pg_stat_reset()")
+        assert (await storage.claim(10, 1 << 30)).events == []
+        outbox.insert([Row("t", partition_key=str(number)) for number in range(3)])
+        assert len((await storage.claim(10, 1 << 30)).events) == 3
+        await storage.close()
 
         wait_until(lambda: "idx_openoutbox_processing_queue" in scanned(), what="the statistics of the claims")
         assert not any("metrics" in index for index in scanned())
