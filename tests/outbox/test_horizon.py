@@ -140,7 +140,8 @@ async def test_claims_walk_from_the_head_where_statistics_say_that_nothing_waits
     """Any other index of what waits leads over all that was delivered since the horizon is held."""
     outbox.database.run(
         "INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, available_at) "
-        "SELECT gen_random_uuid(), 't', n % 100, '', now() - n * interval '1 ms' FROM generate_series(100000, 1, -1) AS n"
+        "SELECT gen_random_uuid(), 't', n % 100, '', now() - n * interval '1 ms' "
+        "FROM generate_series(100000, 1, -1) AS n"
     )
     with outbox.database.connect() as owner:
 
