@@ -37,10 +37,10 @@ def revenue(outbox: Outbox) -> dict[str, int]:
     return dict(outbox.database.run("SELECT customer, total FROM revenue"))
 
 
-def replay(outbox: Outbox, folder: Path, **env: str) -> None:
+def replay(outbox: Outbox, folder: Path, *more: str, **env: str) -> None:
     """Have every delivered event sent a second time."""
     outbox.wait_finished(10)
-    done = answer(folder, "replay", "--status", "delivered", "--yes", STORAGE_URL=outbox.relay_url, **env)
+    done = answer(folder, "replay", "--status", "delivered", "--yes", *more, STORAGE_URL=outbox.relay_url, **env)
     assert done["delivered"] == len(outbox.rows("event_id"))
 
 
@@ -118,7 +118,8 @@ async def test_psycopg_and_nats(with_inbox: Outbox, nats_url: str, stream: MakeS
     with Daemon(outbox.relay_url, broker), running(NATS_CONSUMER, **own) as consumed:
         counted(outbox, consumed, {"ada": 35, "bob": 20})
         wait_until(lambda: outbox.rows("max(delivered_at) < now() - interval '0.2 s'") == [(True,)], what="the window")
-        replay(outbox, tmp_path, **broker)
+        # --force: what counts is the longest window of all streams, and the server has those of other tests, too.
+        replay(outbox, tmp_path, "--force", **broker)
         wait_until(lambda: consumed().count("seen before") == 3, what="the repeats")
         assert revenue(outbox) == {"ada": 35, "bob": 20}
 
