@@ -68,9 +68,12 @@ class KeyFloors:
         return self.index_is_there
 
     def of(self, keys: Iterable[int]) -> str:
-        """The floors of these keys, by their hashes, as far as they are known: a JSON object."""
+        """The floors of these keys, by their hashes: a JSON object, with null where none is known.
+
+        The claim takes no other keys: of one that came between the two statements it would read every dead entry.
+        """
         known = ((key, self._known.get(key)) for key in keys)
-        return json.dumps({str(key): one.floor for key, one in known if one is not None and one.floor is not None})
+        return json.dumps({str(key): None if one is None else one.floor for key, one in known})
 
     def learn(self, claimed: Iterable[Any], in_progress_from: int, unseen_from: int) -> None:
         """A claim took these events, as hash and place, those of a key in their order; the rest is its snapshot."""

@@ -28,7 +28,7 @@
 -- Parameters: due_from, created_from, due_until, created_until (as in claim; by_key: without the latter two, for rows
 -- without a key); window or keys and from; excluded; limit, firsts (most keys), run (most rows behind a first one), block (a
 -- DEAD row holds its key), max_bytes, inline_bytes (as in claim), max_attempts, relay_id; and of paused as in claim; floors
--- (jsonb: the hash of a key to its floor).
+-- (jsonb: the hash of a key to its floor, or to null).
 -- Result: oldest: rows in the window, when the first of them was due, and the time of the claim (both in seconds since
 -- 1970); by_key: whether there is no key behind those looked at, and the hash of the last
 -- one. With floors: the oldest transaction that the snapshot of the claim saw in progress, the first one that it did not
@@ -134,6 +134,7 @@ firsts AS MATERIALIZED (
     -- SELECT tid, hash, insertion_order FROM walked --? by_key
     WHERE
         free AND --? oldest paused
+        %(floors)s::jsonb ? hash::text AND --? oldest floors
         insertion_order = ( --? oldest
             SELECT one.insertion_order --? oldest
             FROM openoutbox_events AS one --? oldest

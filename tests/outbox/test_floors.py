@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, LiteralString
 
 import psycopg
@@ -196,6 +196,22 @@ async def test_without_the_index_of_what_came_back_no_floor_is_used(
     assert await deliver(storage, 1) == [DELIVERED + 4]
     assert len(pages) == 1
     assert pages[0] > DELIVERED
+
+
+async def test_a_key_that_comes_after_the_floors_were_asked_for_is_the_next_claims(
+    outbox: Outbox, storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(outbox, DELIVERED, 2)
+    of = KeyFloors.of
+
+    def late(self: KeyFloors, keys: Iterable[int]) -> str:
+        monkeypatch.undo()
+        insert(outbox, 7, key="late", age=0.5)
+        return of(self, keys)
+
+    monkeypatch.setattr(KeyFloors, "of", late)
+    assert await deliver(storage) == [DELIVERED, DELIVERED + 1]
+    assert await deliver(storage) == [7]
 
 
 class History:

@@ -92,7 +92,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def explain(
     connection: psycopg.Connection[tuple[Any, ...]],
     path: str,
-    *,
+    *tags: str,
     whole_table_is_pending: bool = False,
     **parameters: Any,
 ) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def explain(
     Only a count of PENDING may read the table itself, when nothing but PENDING is believed to be in it.
     """
     name, _, tag = path.partition("+")
-    sql = "EXPLAIN (FORMAT JSON) " + statement(name, TableName(), tags=[tag])
+    sql = "EXPLAIN (FORMAT JSON) " + statement(name, TableName(), tags=[tag, *tags])
     row = connection.execute(sql.encode(), parameters).fetchone()
     assert row is not None
     plan = list(nodes(row[0][0]["Plan"]))
@@ -251,6 +251,37 @@ def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> No
     plan = explain(connection, "outbox/lease:reap", limit=batch, lease=180.0, locked_from=float("-inf"), **retry)
     walks_in_order(plan)
     assert indexes(plan) == {"idx_openoutbox_stuck_leases"}
+    assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
+
+
+@pytest.mark.parametrize("batch", BATCHES[:-1])
+@pytest.mark.parametrize(
+    ("path", "status", "tags"),
+    [
+        ("outbox/bulk:replay", "DEAD", ["dead"]),
+        ("outbox/bulk:replay", "DELIVERED", ["delivered"]),
+        ("outbox/bulk:change", "PENDING", ["retry", "later"]),
+        ("outbox/bulk:change", "PENDING", ["bury", "untried"]),
+    ],
+)
+def test_what_an_operator_changes_is_found_by_its_place(
+    connection: psycopg.Connection[tuple[Any, ...]], path: str, status: str, tags: list[str], batch: int
+) -> None:
+    rows = connection.execute(
+        "SELECT ctid::text, event_id FROM openoutbox_events WHERE status = %s LIMIT %s", [status, batch]
+    ).fetchall()
+    chosen = {"tids": [tid for tid, _ in rows], "ids": [event_id for _, event_id in rows]}
+    plan = explain(connection, path, *tags, **chosen, unchanged=FENCE, error="by hand")
+    assert indexes(plan) <= {"openoutbox_events_pkey"}
+
+
+@pytest.mark.parametrize("tag", ["dead", "delivered"])
+@pytest.mark.parametrize("batch", BATCHES[:-1])
+def test_prune_deletes_by_place(connection: psycopg.Connection[tuple[Any, ...]], batch: int, tag: str) -> None:
+    plan = explain(
+        connection, "outbox/prune:prune", tag, limit=batch, before=FENCE, after="-infinity", excluded="{}"
+    )
+    assert indexes(plan) == {f"idx_openoutbox_prune_{tag}"}
     assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
 
 

@@ -133,6 +133,13 @@ SQL: Final = (
         (f"{_FLOORS}::test_a_replayed_event_goes_first_though_its_key_has_a_floor",),
     ),
     Mutant(
+        "a claim takes keys whose floors it did not ask for",
+        "sql/outbox/claim_ordered.sql",
+        "        %(floors)s::jsonb ? hash::text AND --? oldest floors\n",
+        "",
+        (f"{_FLOORS}::test_a_key_that_comes_after_the_floors_were_asked_for_is_the_next_claims",),
+    ),
+    Mutant(
         "a floor comes above a transaction in progress",
         "relay/outbox/floors.py",
         "    if in_progress_from >= known.unseen_from and now",
