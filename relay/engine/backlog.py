@@ -1,6 +1,6 @@
 """The backlog: how many events wait, and for how long.
 
-Counting may be slow where millions of rows wait, so the sampler spends a twentieth of its time on it at most; the lag
+Counting may be slow where millions of rows wait, so the sampler spends a fortieth of its time on it at most; the lag
 alone is a probe of one index entry and stays fresh. A count that passes its deadline at a server that answers is tried
 again later, and says nothing about the database: the sample before it stands, with its age.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from relay.core.beside import SHARE
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.ports import Backlog
 from relay.engine.context import EngineContext
@@ -20,7 +21,6 @@ _CHEAP_SECONDS = 0.05  # one that took longer is not read on demand
 _PATIENCE_SECONDS = 0.8
 _REMIND_SECONDS = 10.0
 _UPKEEP_SECONDS = 60.0  # retention is counted in days, a horizon that matters in minutes
-_SHARE = 20  # a sample that took t seconds is not repeated before t times this
 
 
 class BacklogSampler:
@@ -82,10 +82,10 @@ class BacklogSampler:
                 self._failed(error, self._clock() - started)
             took = self._clock() - started
             if full:
-                next_full = started + max(interval, took * _SHARE)
+                next_full = started + max(interval, took / SHARE)
             if started >= next_upkeep:
-                next_upkeep = started + max(_UPKEEP_SECONDS, await self._sample_upkeep() * _SHARE)
-            await asyncio.sleep(interval if full else max(interval, took * _SHARE))
+                next_upkeep = started + max(_UPKEEP_SECONDS, await self._sample_upkeep() / SHARE)
+            await asyncio.sleep(interval if full else max(interval, took / SHARE))
 
     def _failed(self, error: StorageError, seconds: float) -> None:
         self._telemetry.storage_op("stats", ok=False, seconds=seconds)

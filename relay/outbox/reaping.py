@@ -11,8 +11,8 @@ time of lease before which the last one has left no expired lease. What may be b
 | a lease of before the database's clock was set back, once it has expired | a walk over all |
 
 A walk over all is every reap while it is cheap (``CHEAP``): then there is no head. Where it is not, it is made after
-the reap from the head, over the connection of the slow reads, for a twentieth of the time: a lease behind the head is
-reclaimed after at most 20 walks and one interval of the reaper. A walk that is cut off at its deadline says nothing
+the reap from the head, over the connection of the slow reads, for a fortieth of the time: a lease behind the head is
+reclaimed after at most 40 walks and one interval of the reaper. A walk that is cut off at its deadline says nothing
 about the database, and is tried again later. Leases ahead of the clock expire by ``relay.outbox.ahead``. Used by
 ``PostgresOutbox``; raises what the storage port raises.
 """
@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from relay.core.beside import SHARE
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.event import EventId
 from relay.core.ports import Reaped
@@ -34,8 +35,6 @@ from relay.postgres.sql import statement
 
 CHEAP: Final = 0.05
 """Seconds of a reap that walks over all leases, beside which a head is not worth it."""
-SHARE: Final = 0.05
-"""Most of the time that walks over all leases take."""
 _MARGIN: Final = 30.0  # seconds; a claim commits earlier after its begin, and a lease is seen before it expires
 _FROM_THE_FIRST: Final = float("-inf")
 

@@ -37,6 +37,10 @@ SELECT gen_random_uuid(), 't', {key}, decode(repeat('ab', 200), 'hex'), {status}
        CASE WHEN {status} = 'DELIVERED' THEN now() END
 FROM generate_series(1, {count}) AS n
 """
+_NO_FLOORS = """
+SELECT jsonb_object_agg(hashtextextended(partition_key, 0)::text, NULL)::text
+FROM openoutbox_events WHERE status = 'PENDING' AND partition_key IS NOT NULL
+"""
 _WAITING = [
     {"key": "'hot'", "status": "'PENDING'", "age": "interval '1 day'", "count": HOT},
     {"key": "'key-' || n % 1000", "status": "'PENDING'", "age": "interval '1 hour'", "count": 10_000},
@@ -50,7 +54,9 @@ _FINISHED = [
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-@pytest.fixture(scope="module", params=["fresh", "analyzed when empty", "never analyzed", "all were PENDING"])
+@pytest.fixture(
+    scope="module", params=["fresh", "analyzed when empty", "never analyzed", "all were PENDING", "nothing was PENDING"]
+)
 def connection(request: pytest.FixtureRequest, postgres: str) -> Iterator[Connection]:
     """The table, its statistics as the parameter says; autovacuum leaves it alone."""
     database = create_database(postgres)
@@ -68,6 +74,10 @@ def _fill(database: Database, connection: Connection, statistics: str) -> None:
     connection.execute("ALTER TABLE openoutbox_events SET (autovacuum_enabled = off)")
     if statistics == "analyzed when empty":
         connection.execute("ANALYZE openoutbox_events")
+    if statistics == "nothing was PENDING":
+        for rows in _FINISHED:
+            connection.execute(_INSERT.format(**rows).encode())
+        connection.execute("VACUUM ANALYZE openoutbox_events")
     for rows in _WAITING:
         connection.execute(_INSERT.format(**rows).encode())
     if statistics == "all were PENDING":
@@ -81,6 +91,7 @@ def _fill(database: Database, connection: Connection, statistics: str) -> None:
 def run(connection: Connection, *tags: str, prepared: bool = False, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan, as carried out; what was claimed is rolled back."""
     sql = statement("outbox/claim_ordered:ordered", TableName(), tags=[*tags, *(["prepared"] if prepared else [])])
+    [(no_floors,)] = connection.execute(_NO_FLOORS).fetchall()
     fixed = {
         **EVERYWHERE,
         "max_bytes": 1 << 26,
@@ -90,12 +101,13 @@ def run(connection: Connection, *tags: str, prepared: bool = False, **parameters
         "from": FIRST_HASH,
         "firsts": parameters["limit"],
         "run": RUN,
-        "floors": "{}",
+        "floors": no_floors,
     }
     if prepared:
-        plan = kept_plan(connection, _EXECUTED, sql, "ordered", {**fixed, **parameters})
+        plan = kept_plan(connection, _EXECUTED, sql, "walk", {**fixed, **parameters})
     else:
         with connection.transaction(force_rollback=True):
+            connection.execute(statement("outbox/claim:guard"))
             row = connection.execute(f"EXPLAIN ({_EXECUTED}) {sql}".encode(), {**fixed, **parameters}).fetchone()
         assert row is not None
         plan = list(nodes(row[0][0]["Plan"]))
@@ -138,7 +150,7 @@ def test_with_floors(connection: Connection, batch: int, *, prepared: bool) -> N
 def test_the_keys_of_a_window(connection: Connection, window: int) -> None:
     sql = statement("outbox/claim_ordered:keys", TableName())
     parameters = {**EVERYWHERE, "window": window, "again": AGAIN}
-    plan = kept_plan(connection, _EXECUTED, sql, "ordered", parameters)
+    plan = kept_plan(connection, _EXECUTED, sql, "walk", parameters)
     assert indexes(plan) == {QUEUE, "pg_index_indexrelid_index"}
     assert rows_read(plan) <= window + 1
 

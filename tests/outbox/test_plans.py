@@ -270,7 +270,7 @@ def test_what_an_operator_changes_is_found_by_its_place(
     rows = connection.execute(
         "SELECT ctid::text, event_id FROM openoutbox_events WHERE status = %s LIMIT %s", [status, batch]
     ).fetchall()
-    chosen = {"tids": [tid for tid, _ in rows], "ids": [event_id for _, event_id in rows]}
+    chosen: dict[str, Any] = {"tids": [tid for tid, _ in rows], "ids": [event_id for _, event_id in rows]}
     plan = explain(connection, path, *tags, **chosen, unchanged=FENCE, error="by hand")
     assert indexes(plan) <= {"openoutbox_events_pkey"}
 
@@ -278,9 +278,7 @@ def test_what_an_operator_changes_is_found_by_its_place(
 @pytest.mark.parametrize("tag", ["dead", "delivered"])
 @pytest.mark.parametrize("batch", BATCHES[:-1])
 def test_prune_deletes_by_place(connection: psycopg.Connection[tuple[Any, ...]], batch: int, tag: str) -> None:
-    plan = explain(
-        connection, "outbox/prune:prune", tag, limit=batch, before=FENCE, after="-infinity", excluded="{}"
-    )
+    plan = explain(connection, "outbox/prune:prune", tag, limit=batch, before=FENCE, after="-infinity", excluded="{}")
     assert indexes(plan) == {f"idx_openoutbox_prune_{tag}"}
     assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
 
