@@ -22,6 +22,8 @@ class Acknowledged:
     """The broker has stored the message as durably as the contract requires."""
 
     receipt: Receipt | None = None
+    duplicate: bool = False
+    """The broker says that it had the message before, and keeps this one no more."""
 
 
 @dataclass(frozen=True, slots=True)

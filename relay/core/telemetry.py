@@ -47,6 +47,9 @@ class Telemetry(Protocol):
     def acknowledged(self, publish_seconds: Sequence[float], e2e_seconds: Sequence[float]) -> None:
         """Events acknowledged together: seconds since the offer and since ``created_at``."""
 
+    def dropped(self, events: int) -> None:
+        """Acknowledged at the first attempt as duplicates: the broker holds others with their ids."""
+
     def refused(self, publish_seconds: Sequence[float]) -> None:
         """Events that failed together: seconds since the offer."""
 

@@ -67,9 +67,22 @@ class Decider:
             self._telemetry.acknowledged(
                 [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
             )
+        if batch.dropped:
+            self._say_dropped(batch)
         if others:
             self._failed(batch, others, now, echo=echo)
         self._inflight.decided(batch)
+
+    def _say_dropped(self, batch: Batch) -> None:
+        """The broker has other messages with the ids of these events, and not theirs."""
+        dropped, batch.dropped = batch.dropped, []
+        self._telemetry.dropped(len(dropped))
+        logger.warning(
+            "the broker acknowledged an event of type %s as a duplicate at its first attempt: it has another message "
+            "with that id, and not this one",
+            dropped[0].event_type,
+            extra={"action": "event_dropped", "event_id": dropped[0].event_id, "events": len(dropped)},
+        )
 
     def _failed(self, batch: Batch, resolutions: Sequence[Resolution], now: float, *, echo: bool) -> None:
         refused = 0

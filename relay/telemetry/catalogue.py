@@ -154,6 +154,13 @@ ROWS_REFUSED = _row(
     "Times that the database refused one row: to claim, settle, renew or reap it. The log and /readyz name it.",
 )
 RELEASED = _row("openoutbox_events_released_total", _C, (), "Events released without using up an attempt.")
+DUPLICATES = _row(
+    "openoutbox_events_dropped_as_duplicates_total",
+    _C,
+    (),
+    "Events that NATS acknowledged at their first attempt as duplicates: the stream has another message with that id, "
+    "and not this one. Another outbox uses its ids, or a replay came within the duplicate window.",
+)
 LAST_CLAIM = _row(
     "openoutbox_last_successful_claim_timestamp_seconds",
     _G,

@@ -33,7 +33,7 @@ class Measurements:
         self._clock = clock
         self.database_clock = DatabaseClock(clock)
         """Measured by the storage."""
-        self._delivered = self._failed = self._lost = self._released = 0
+        self._delivered = self._failed = self._lost = self._released = self._dropped = 0
         self._reaped_retried = self._reaped_dead = 0
         self._refused = dict.fromkeys(("claim", "settle", "renew", "reap"), 0)
         self._in_flight = 0
@@ -89,6 +89,10 @@ class Measurements:
     def row_refused(self, doing: str) -> None:
         """The database refuses one row."""
         self._refused[doing] += 1
+
+    def dropped(self, events: int) -> None:
+        """Acknowledged as duplicates at the first attempt."""
+        self._dropped += events
 
     def reaped(self, retried: int, buried: int) -> None:
         """Reclaimed leases; each counts as a failed attempt, whichever relay held it."""
@@ -160,6 +164,7 @@ class Measurements:
         yield metrics.LEASES_LOST, single(self._lost)
         yield metrics.ROWS_REFUSED, by_label(**self._refused)
         yield metrics.RELEASED, single(self._released)
+        yield metrics.DUPLICATES, single(self._dropped)
         yield metrics.LAST_CLAIM, single(self._last_claim)
         yield metrics.BUILD, [Sample((__version__,), 1.0)]
 

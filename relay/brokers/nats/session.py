@@ -57,6 +57,7 @@ _STOPPING = 1.0  # seconds that a server takes from the end of JetStream to that
 _CLOSE_WITHIN = 0.5  # seconds
 _NO_LOGIN = re.compile("(?i)authorization violation|(user )?authentication (expired|revoked)|nkeys? not supported")
 _REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
+_DUPLICATE = Acknowledged(duplicate=True)
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 
 
@@ -208,19 +209,20 @@ class NatsSession(PipelinedSession):
     def _on_acknowledgements(self, run: Sequence[re.Match[bytes]]) -> None:
         """Acknowledgements that were positive and complete."""
         for match in run:
-            outcome = ACKNOWLEDGED
+            outcome = _DUPLICATE if match["duplicate"] else ACKNOWLEDGED
             if self._options.receipts:
                 stream = match["stream"].decode(errors="replace")  # an exception would end the library's reading
                 receipt: dict[str, str | int] = {"stream": stream, "sequence": int(match["sequence"])}
                 if match["duplicate"]:
                     receipt["duplicate"] = True
-                outcome = Acknowledged(receipt)
+                outcome = Acknowledged(receipt, outcome.duplicate)
             self._answer(int(match["serial"]), outcome)
 
     async def _on_answer(self, message: Msg) -> None:
         """One acknowledgement, positive or negative, that was not among the runs."""
         serial, data = int(message.subject[len(self._prefix) :]), message.data
-        if not self._options.receipts and data.startswith(b'{"stream":') and b'"error":' not in data:
+        plain = data.startswith(b'{"stream":') and b'"error":' not in data and b'"duplicate":' not in data
+        if plain and not self._options.receipts:
             self._answer(serial, ACKNOWLEDGED)
         elif message.headers and message.headers.get("Status") == "503":
             self._on_no_stream(serial)
@@ -285,6 +287,6 @@ def _read_answer(data: bytes) -> Outcome:
         receipt: dict[str, str | int] = {"stream": str(answer["stream"]), "sequence": int(answer["seq"])}
     except (ValueError, KeyError, AttributeError, TypeError):
         return Transient("BAD_ACK", f"the acknowledgement cannot be read: {data[:200]!r}")
-    if answer.get("duplicate"):
+    if duplicate := answer.get("duplicate") is True:
         receipt["duplicate"] = True
-    return Acknowledged(receipt)
+    return Acknowledged(receipt, duplicate)

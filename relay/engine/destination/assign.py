@@ -103,5 +103,5 @@ def _restored(event: OutboxEvent, outcome: Outcome, original: OutboxEvent | None
     if original is None:
         return event, outcome
     if type(outcome) is Acknowledged and outcome.receipt is not None:
-        outcome = Acknowledged({**outcome.receipt, "destination": event.event_type})
+        outcome = Acknowledged({**outcome.receipt, "destination": event.event_type}, outcome.duplicate)
     return original, outcome

@@ -113,7 +113,7 @@ async def test_a_repeat_is_acknowledged_and_stored_once(publisher: NatsPublisher
     assert await outcomes(publisher, [event]) == [Acknowledged({"stream": target.name, "sequence": 1})]
     repeat = make_event(target.subject(), event_id=event.event_id)
     assert await outcomes(publisher, [repeat]) == [
-        Acknowledged({"stream": target.name, "sequence": 1, "duplicate": True})
+        Acknowledged({"stream": target.name, "sequence": 1, "duplicate": True}, duplicate=True)
     ]
 
 

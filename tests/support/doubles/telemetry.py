@@ -48,6 +48,9 @@ class MemoryTelemetry:
     def row_refused(self, doing: str) -> None:
         self.counts[f"{doing} refused"] += 1
 
+    def dropped(self, events: int) -> None:
+        self.counts["dropped"] += events
+
     def reaped(self, retried: int, buried: int) -> None:
         self.counts["reaped"] += retried + buried
 

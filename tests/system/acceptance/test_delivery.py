@@ -98,6 +98,23 @@ async def test_every_event_arrives_once_through_nats(
     assert relay.stop() == 0
 
 
+async def test_an_event_that_the_stream_drops_as_a_repeat_of_another_is_counted_and_named(
+    outbox: Outbox, daemon: StartDaemon, nats_url: str, stream: MakeStream
+) -> None:
+    channel = await stream()
+    outbox.fill(channel.subject(), 3)
+    first = str(outbox.rows("event_id")[0][0])
+    client = await nats.connect(nats_url)
+    await client.jetstream().publish(channel.subject("another"), b"", headers={"Nats-Msg-Id": first})
+    await client.close()
+    relay = daemon(PUBLISHER_TYPE="nats", PUBLISHER_URL=nats_url)
+    outbox.wait_finished(30)
+    assert relay.metric("openoutbox_events_dropped_as_duplicates_total") == 1
+    assert relay.stop() == 0
+    [line] = [one for one in relay.log_lines() if one.get("action") == "event_dropped"]
+    assert (line["event_id"], line["events"]) == (first, 1)
+
+
 @contextmanager
 def _all_stopped(relays: list[object]) -> Iterator[None]:
     yield
