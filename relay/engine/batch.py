@@ -96,7 +96,6 @@ class Batch:
         "attempts",
         "bytes_held",
         "claimed_at",
-        "dropped",
         "followers",
         "last_chance",
         "offered",
@@ -130,8 +129,6 @@ class Batch:
         self.suspects: dict[EventId, OutboxEvent] = {}
         self.followers: list[OutboxEvent] = []
         """Events of ``offered`` that came next in their key and are yet to be handed over."""
-        self.dropped: list[OutboxEvent] = []
-        """Acknowledged as duplicates though they have used no attempt, until they are said."""
         self.undecided: list[tuple[OutboxEvent, TimedOut | ConnectionCut]] = []
         self.verdicts = Settlement(lease.fence)
         """Of the events that are decided. Those whose payload could not be read are released from the start."""
@@ -225,8 +222,6 @@ class Batch:
                 continue
             if type(outcome) is Acknowledged:
                 acknowledged.append(event)
-                if outcome.duplicate and not event.attempts:
-                    self.dropped.append(event)
             else:
                 others.append(resolution)
         if acknowledged:

@@ -22,7 +22,18 @@ import random
 from collections.abc import Sequence
 
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Away, ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable, Withheld
+from relay.core.outcome import (
+    ACKNOWLEDGED,
+    Acknowledged,
+    Away,
+    ConnectionCut,
+    Outcome,
+    Resolution,
+    TimedOut,
+    Transient,
+    Unreachable,
+    Withheld,
+)
 from relay.core.verdict import Bury, Release, Retry, Verdict, decide
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -64,18 +75,17 @@ class Decider:
             since_claim = now - batch.sent_at
             if batch.attempts is not None:
                 batch.attempts.acknowledged(resolutions, since_claim)
+            if dropped := [event for event, outcome in resolutions if _is_dropped(event, outcome)]:
+                self._say_dropped(dropped)
             self._telemetry.acknowledged(
                 [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
             )
-        if batch.dropped:
-            self._say_dropped(batch)
         if others:
             self._failed(batch, others, now, echo=echo)
         self._inflight.decided(batch)
 
-    def _say_dropped(self, batch: Batch) -> None:
+    def _say_dropped(self, dropped: Sequence[OutboxEvent]) -> None:
         """The broker has other messages with the ids of these events, and not theirs."""
-        dropped, batch.dropped = batch.dropped, []
         self._telemetry.dropped(len(dropped))
         logger.warning(
             "the broker acknowledged an event of type %s as a duplicate at its first attempt: it has another message "
@@ -153,6 +163,11 @@ class Decider:
         """The gate has dealt with what the publisher said of the broker."""
         self.unreachable_reason = ""
         self._inflight.attention.clear()
+
+
+def _is_dropped(event: OutboxEvent, outcome: Outcome) -> bool:
+    """Whether it was acknowledged as a duplicate though it has used no attempt."""
+    return outcome is not ACKNOWLEDGED and type(outcome) is Acknowledged and outcome.duplicate and not event.attempts
 
 
 def _log_cut(events: int) -> None:
