@@ -60,6 +60,34 @@ def test_the_others_flow_while_one_takes_nothing(scene: Scene, silent: bool) -> 
     assert {row.attempts for row in scene.relay.table.rows.values()} == {0}
 
 
+@pytest.mark.parametrize("method", ["abandon", "forget"])
+def test_one_that_raises_what_no_publisher_should_is_let_go_all_the_same(
+    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    scene = Scene(engine)
+    broken = scene.queue if method == "abandon" else scene.publisher.members["queue"]
+    right, left = getattr(broken, method), [1]
+
+    def fail(*arguments: str) -> object:
+        if left and left.pop():
+            raise RuntimeError("a package of another project")
+        return right(*arguments)
+
+    monkeypatch.setattr(broken, method, fail)
+    scene.queue.hold()
+    scene.queue.blocked = ALARM
+    scene.insert(100, "queue")
+    scene.relay.run(60.0)
+    assert not left, "it was called"
+    assert scene.relay.delivered("queue") == 0
+    scene.queue.blocked = ""
+    scene.queue.answer_with(lambda _: ACKNOWLEDGED)
+    scene.relay.until(lambda: scene.relay.delivered("queue") == 100, seconds=60.0)
+    assert {"abandon": "abandon_failed", "forget": "publisher_error"}[method] in {
+        vars(record).get("action") for record in caplog.records
+    }
+
+
 def test_a_fan_out_flows_to_the_others_and_is_released_with_what_they_have(engine: MakeEngine) -> None:
     scene = Scene(engine)
     scene.queue.hold()

@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from relay.core.errors import PublisherError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     Acknowledged,
@@ -71,7 +70,16 @@ class Member(Destination):
     async def open(self) -> None:
         """Make the client, and begin to watch. Raises ConfigError."""
         await self.publisher.open()
-        self._start(self.run())
+        self._start(self._run_on())
+
+    async def _run_on(self) -> None:
+        """``run``, whatever ends it: without it this destination is not probed, and nothing of it is let go."""
+        while True:
+            try:
+                await self.run()
+            except Exception:
+                logger.exception("destination %s failed", self.name, extra={"action": "publisher_error"})
+                await asyncio.sleep(self.times.retry_interval)
 
     # What is offered.
 
@@ -244,7 +252,7 @@ class Member(Destination):
         async with self._turn:
             try:
                 await self.publisher.abandon(reason)
-            except PublisherError:
+            except Exception:  # a package of another project raises what it likes
                 message = "destination %s could not abandon its messages"
                 logger.exception(message, self.name, extra={"action": "abandon_failed"})
             left, self._open = self._open, {}
