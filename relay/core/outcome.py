@@ -74,7 +74,8 @@ class Unreachable:
 class Withheld:
     """Given back, because another event failed: one before it in its run, or one that ended the client's connection.
 
-    From publishers that keep runs alone (``Publisher.keeps_runs``). Uses no attempt, and says nothing about the broker.
+    From publishers that keep runs (``Publisher.keeps_runs``), or because the relay stops (``take_back``). Uses no
+    attempt, and says nothing about the broker.
     """
 
     reason: str

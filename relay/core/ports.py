@@ -1,4 +1,4 @@
-"""The engine's ports to storage, broker and recorder, as narrow protocols.
+"""The engine's ports to storage and broker, as narrow protocols.
 
 All methods are called from one event loop and never concurrently for the same claim, unless their text says
 otherwise. An adapter raises errors of ``relay.core.errors`` only.
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
-from relay.core.outcome import Outcome, OutcomeSink
+from relay.core.outcome import OutcomeSink
 from relay.core.upkeep import Upkeep
-from relay.core.verdict import Verdict
 
 if TYPE_CHECKING:
     from relay.core.pause import Pause
@@ -332,6 +331,9 @@ class Publisher(Protocol):
     async def probe_destination(self, destination: str, timeout: float) -> None:
         """As ``probe``, of one destination by the name that ``destination_of`` gives."""
 
+    def take_back(self, reason: str) -> None:
+        """Resolve as ``Withheld(reason)`` what is held and not on its way: a stop would cut it off."""
+
     async def abandon(self, reason: str) -> None:
         """Forget everything unanswered: on return the client holds none of it and will send none of it, and every
         event of it has been resolved as ``Unreachable(reason)``. The publisher stays usable.
@@ -351,6 +353,9 @@ class Publisher(Protocol):
 class SingleDestination:
     """The part of a ``Publisher`` about destinations, for one whose destination is one thing."""
 
+    def take_back(self, reason: str) -> None:
+        """See ``Publisher``; for one whose client sends at once."""
+
     @property
     def blocked(self) -> str:
         """See ``Publisher``; for a broker that never says so."""
@@ -363,38 +368,3 @@ class SingleDestination:
     async def probe_destination(self: Publisher, destination: str, timeout: float) -> None:  # noqa: ARG002 -- likewise
         """See ``Publisher``."""
         await self.probe(timeout)
-
-
-class SettledAttempt(NamedTuple):
-    """One attempt to deliver an event and what became of it, as the delivery log wants to know it.
-
-    A named tuple because one is built for every event on the hot path; nothing in it is computed there.
-    """
-
-    event: OutboxEvent
-    outcome: Outcome
-    """What the broker's side said."""
-    verdict: Verdict
-    """The verdict on it. A release uses up no attempt and is not recorded."""
-    claimed_at: Fence
-    """The ``locked_at`` of the claim that returned the event, not of a renewal: ``event.age`` counts up to it."""
-    seconds: float
-    """From the claim to the outcome, by the relay's monotonic clock."""
-
-
-class AttemptRecorder(Protocol):
-    """Where settled attempts go to be remembered: the delivery log's entry.
-
-    The engine calls it once for each batch of attempts whose settlement is committed: ``refuses`` first, so that no
-    attempt is built only to be dropped, then ``record``. Neither blocks, waits or raises.
-    """
-
-    @property
-    def wants_successes(self) -> bool:
-        """Whether deliveries are recorded, too, or failures only. Never changes."""
-
-    def refuses(self, count: int) -> bool:
-        """Whether there is no room for more attempts; these ``count`` are then counted as dropped."""
-
-    def record(self, attempts: Sequence[SettledAttempt]) -> None:
-        """Take note of attempts; on overflow it drops and counts."""

@@ -21,7 +21,7 @@ from openoutbox.identity import uuid7
 from relay.core.event import EventId, OutboxEvent
 from relay.core.headers import REPLAY_HEADER, wire_headers
 from relay.core.outcome import Acknowledged, Away, ConnectionCut, Outcome, Permanent, Unreachable, Withheld
-from relay.core.ports import SettledAttempt
+from relay.core.recorder import SettledAttempt
 from relay.deliverylog.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.times import to_ms
 

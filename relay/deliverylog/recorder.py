@@ -26,7 +26,7 @@ from datetime import datetime
 from relay.core.errors import OutboxError
 from relay.core.event import EventId
 from relay.core.outcome import Acknowledged
-from relay.core.ports import SettledAttempt
+from relay.core.recorder import SettledAttempt
 from relay.core.replays import ReplayRecord
 from relay.core.verdict import Release
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable

@@ -9,10 +9,8 @@
 - *waiting*: behind another event of its key (order per key only); the publisher has never seen it.
 - *offered*: with the publisher, or about to be handed over; its outcome is not known.
 - *undecided*: timed out or cut off; a probe of the broker decides whose fault it was.
-- *suspect*: the broker may cut connections because of it (``relay.engine.suspects``); it waits for its turn over a
-  connection apart, and may be released as a waiting event may.
-- *decided*: a verdict is reached and waits for the settler. An event whose payload could not be read is released from
-  the start.
+- *suspect*: the broker may cut connections because of it; it waits for a connection apart (``relay.engine.suspects``).
+- *decided*: a verdict is reached and waits for the settler; of an unreadable payload from the start.
 - *being written*: part of a settle statement that is under way. Such an event is in its ``Portion`` only.
 - *set aside*: the database refuses it or a row beside it (written apart), or another session has it locked (later).
 - *gone*: written, or no longer this relay's (``forfeit``, from any state). A late outcome for it is ignored.
@@ -30,7 +28,8 @@ from typing import Final
 
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Acknowledged, ConnectionCut, Resolution, TimedOut
-from relay.core.ports import AttemptRecorder, Settlement
+from relay.core.ports import Settlement
+from relay.core.recorder import AttemptRecorder
 from relay.core.tracing import BatchTrace
 from relay.core.verdict import RELEASE, Bury, Deliver, Release, Retry, Verdict
 from relay.engine.attempts import Attempts
@@ -287,10 +286,15 @@ class Batch:
         for event in suspects.values():
             self.decide(event, RELEASE)
 
+    def release_waiting(self) -> None:
+        """Waiting -> decided: released."""
+        self.verdicts.released += self.waiting.end_all()
+
     def release_unanswered(self) -> None:
         """Waiting, offered, undecided or suspect -> decided: released. No publisher may hold any of them."""
         events = [*self.offered.values(), *self.suspects.values(), *(event for event, _ in self.undecided)]
-        self.verdicts.released += [*(event.event_id for event in events), *self.waiting.end_all()]
+        self.verdicts.released += [event.event_id for event in events]
+        self.release_waiting()
         self.verdicts.keep_names(*events)
         self.offered.clear()
         self.suspects.clear()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay.core.ports import AttemptRecorder, OutboxStorage, Publisher
+from relay.core.ports import OutboxStorage, Publisher
+from relay.core.recorder import AttemptRecorder
 from relay.core.telemetry import Telemetry
 from relay.core.tracing import Tracer
 from relay.engine.away import AwayDestinations

@@ -183,6 +183,13 @@ class Offers:
             for batch in list(self._inflight.batches):
                 self._inflight.release(batch)
 
+    def take_back(self, reason: str) -> None:
+        """Release what is not on its way; what is gets its answer."""
+        self._main.publisher.take_back(reason)
+        for batch in list(self._inflight.batches):
+            batch.release_waiting()
+            self._inflight.decided(batch)
+
     async def disconnect_isolated(self, number: int) -> None:
         """Close the connections of a lane that carries nothing."""
         await self._disconnect(self._isolated[number], "no suspects are left")

@@ -32,7 +32,8 @@ from collections.abc import Callable, Coroutine
 
 from relay.core.clock import steady_seconds
 from relay.core.errors import ConfigError, OutboxError, SchemaError, StorageError
-from relay.core.ports import AttemptRecorder, OptionalParts, OutboxStorage, Publisher, WakeUps
+from relay.core.ports import OptionalParts, OutboxStorage, Publisher, WakeUps
+from relay.core.recorder import AttemptRecorder
 from relay.core.telemetry import Telemetry
 from relay.core.tracing import Tracer
 from relay.engine.backlog import BacklogSampler
@@ -197,6 +198,7 @@ class Relay:
         started = self._clock()
         logger.info("stopping", extra={"action": "stopping", "in_flight": self.inflight.events})
         self._claimer.stop()  # first: a claim that began later would never be waited for
+        self._offers.take_back("the relay is stopping")
         timeout = self._options.shutdown_timeout
         await self._await_answers(started + timeout * _ANSWERS_UNTIL)
         await self._give_up_the_rest(timeout * _ABANDONED_WITHIN)

@@ -14,7 +14,7 @@ from relay.brokers.null import NullPublisher
 from relay.core.errors import ConfigError
 from relay.core.event import Fence
 from relay.core.outcome import ACKNOWLEDGED, Transient
-from relay.core.ports import SettledAttempt
+from relay.core.recorder import SettledAttempt
 from relay.core.telemetry import DestinationState
 from relay.core.verdict import DELIVER, Retry
 from relay.deliverylog.mapping import Naming, log_entry

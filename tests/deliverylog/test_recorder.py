@@ -12,7 +12,7 @@ import pytest
 
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, Transient, Unreachable
-from relay.core.ports import AttemptRecorder, SettledAttempt
+from relay.core.recorder import AttemptRecorder, SettledAttempt
 from relay.core.verdict import DELIVER, RELEASE, Bury, Retry, Verdict
 from relay.deliverylog import DeliveryLog, DeliveryLogUnavailable, ListAttempts, LogEntry, open_delivery_log
 from relay.deliverylog.entries import prepare

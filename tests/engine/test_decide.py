@@ -11,7 +11,7 @@ import pytest
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, TimedOut, Transient, Unreachable
-from relay.core.ports import SettledAttempt
+from relay.core.recorder import SettledAttempt
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider

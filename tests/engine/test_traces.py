@@ -11,7 +11,7 @@ import pytest
 from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.headers import wire_headers
 from relay.core.outcome import ACKNOWLEDGED, Away, Outcome, Permanent, TimedOut, Transient
-from relay.core.ports import SettledAttempt
+from relay.core.recorder import SettledAttempt
 from relay.core.tracecontext import TraceContext, parse_traceparent
 from relay.outbox.options import KeyOrder
 from relay.telemetry.tracer import Span, SpanTracer, TracedSystems

@@ -71,6 +71,9 @@ class AwsPublisher:
             await self._forget()
             raise BrokerUnreachable(f"{target}: {reason.removeprefix(f'{target}: ')}")
 
+    def take_back(self, reason: str) -> None:
+        """Nothing waits here for long."""
+
     async def abandon(self, reason: str) -> None:
         """Cut the connections and what is buffered for them."""
         if (session := await self._current.give_up(reason)) is not None:

@@ -25,7 +25,7 @@ from relay.brokers.http.options import HttpOptions, client_tls
 from relay.brokers.http.request import request_of
 from relay.brokers.http.session import HttpSession
 from relay.core.errors import BrokerUnreachable, ConfigError
-from relay.core.outcome import Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable
+from relay.core.outcome import Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable, Withheld
 
 _LONGEST_IDLE: Final = 30.0  # seconds after which a session is not used again: servers close idle ones
 _TRIES: Final = 3  # connections for one request that the server has not looked at
@@ -88,6 +88,11 @@ class Host:
             session.abort()
         self._sessions.clear()
         self._take_down(list(self._held.values()), Unreachable(reason))
+        self._report()
+
+    def take_back(self, reason: str) -> None:
+        """What is not under way is ``Withheld(reason)``."""
+        self._take_down(self._waiting(), Withheld(reason))
         self._report()
 
     # Sending

@@ -50,6 +50,10 @@ class HttpPublisher(SingleDestination):
         """Connect. Raises BrokerUnreachable."""
         await self._host.check(timeout)
 
+    def take_back(self, reason: str) -> None:
+        """Give back what waits for a connection."""
+        self._host.take_back(reason)
+
     async def abandon(self, reason: str) -> None:
         """Cut all connections and what is buffered for them."""
         await self._host.abandon(reason)

@@ -81,6 +81,9 @@ class RedisPublisher:
                 self._nodes.forget(address)
             raise
 
+    def take_back(self, reason: str) -> None:
+        """Nothing waits here for long."""
+
     async def abandon(self, reason: str) -> None:
         """Cut the connections and what is buffered for them."""
         await self._nodes.abandon(reason)

@@ -234,6 +234,13 @@ class Member(Destination):
 
     # Letting go.
 
+    def take_back(self, reason: str) -> None:
+        """What is not on its way is ``Withheld``."""
+        waiting, self._waiting = self._waiting, deque()
+        for events, sink in waiting:
+            sink([(event, Withheld(reason)) for event in events])
+        self.publisher.take_back(reason)
+
     async def forget(self, reason: str) -> None:
         """On return the client holds nothing, and everything offered is resolved."""
         # Of one that is blocked, not away, the client's word that nothing is reachable means what was just said of it.

@@ -60,6 +60,10 @@ class RoutedPublisher:
         """Probe one of the inner publisher's."""
         await self._inner.probe_destination(destination, timeout)
 
+    def take_back(self, reason: str) -> None:
+        """The inner publisher's."""
+        self._inner.take_back(reason)
+
     async def abandon(self, reason: str) -> None:
         """Forget everything unanswered."""
         await self._inner.abandon(reason)

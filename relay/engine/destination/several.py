@@ -119,6 +119,11 @@ class SeveralPublishers:
         names = destination.split(",") if destination else self.members
         await asyncio.gather(*(self.members[name].check(timeout) for name in names))
 
+    def take_back(self, reason: str) -> None:
+        """Give back what is not on its way to any of them."""
+        for member in self.members.values():
+            member.take_back(reason)
+
     async def abandon(self, reason: str) -> None:
         """Make all of them forget everything unanswered."""
         await asyncio.gather(*(member.abandon(reason) for member in self.members.values()))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Status
-from relay.core.ports import AttemptRecorder, Fleet, OptionalParts, WakeUps
+from relay.core.ports import Fleet, OptionalParts, WakeUps
+from relay.core.recorder import AttemptRecorder
 from relay.core.tracing import Tracer
 from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder

@@ -9,10 +9,13 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.kafka import MakeTopic
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.servers.nats import NatsServer
+from tests.support.servers.webhooks import WebhookServer
 from tests.support.waiting import patience, wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -36,6 +39,32 @@ def test_sigterm_in_the_middle_of_a_drain_leaves_nothing_delivering_and_sends_no
     outbox.wait_finished(90)
     assert second.stop() == 0
     assert _end_offset(kafka, name) == count
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+def test_sigterm_begins_no_webhook_and_waits_for_those_under_way(
+    outbox: Outbox, daemon: StartDaemon, own_webhooks: WebhookServer, ordering: str
+) -> None:
+    """Each takes two seconds."""
+    add_extension(outbox.url, TableName(), "key-order")
+    outbox.insert([Row("slow", partition_key=f"key-{number % 50}") for number in range(400)])
+    relay = daemon(
+        PUBLISHER_TYPE="http",
+        PUBLISHER_URL=own_webhooks.url,
+        HTTP_ALLOW_PRIVATE="true",
+        ORDERING=ordering,
+        SHUTDOWN_TIMEOUT="60s",
+        BATCH_SIZE="200",
+        HTTP_CONNECTIONS_PER_HOST="8",
+    )
+    wait_until(lambda: outbox.counts().get("DELIVERED", 0) >= 8, what="the first answers")
+    before = outbox.counts()["DELIVERED"]
+    assert relay.stop() == 0
+    after = outbox.counts()
+    assert after["DELIVERED"] - before <= 2 * 8
+    assert after == {"DELIVERED": after["DELIVERED"], "PENDING": 400 - after["DELIVERED"]}
+    assert len(own_webhooks.received("slow")) == after["DELIVERED"], "none was cut"
+    assert outbox.rows("max(attempts)") == [(0,)]
 
 
 def _end_offset(bootstrap: str, topic: str) -> int:

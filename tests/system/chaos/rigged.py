@@ -29,7 +29,7 @@ class Poisonable:
         self._publisher = publisher
         self.name, self.keeps_runs, self.blocked = publisher.name, publisher.keeps_runs, publisher.blocked
         self.open, self.probe = publisher.open, publisher.probe
-        self.abandon, self.close = publisher.abandon, publisher.close
+        self.take_back, self.abandon, self.close = publisher.take_back, publisher.abandon, publisher.close
         self.destination_of, self.probe_destination = publisher.destination_of, publisher.probe_destination
 
     def twin(self) -> Poisonable:
