@@ -358,8 +358,8 @@ ENGINE: Final = (
     Mutant(
         "events that wait are forgotten",
         "relay/engine/batch.py",
-        "*self.waiting.end_all()]",
-        "*self.waiting.end_all()[:0]]",
+        "        self.verdicts.released += self.waiting.end_all()",
+        "        self.verdicts.released += self.waiting.end_all()[:0]",
         (
             f"{_BATCH}::test_releasing_takes_all_that_has_no_outcome_and_nothing_else",
             _BATCH,
