@@ -64,7 +64,7 @@ class LedgerSchema(Schema):
         lacking = (yield Query(self._statements.query("setup:missing_columns"), values))[0][0]
         steps = [Migration(1, "ledgers", tuple(self._statements.setup()))]
         if lacking:  # only then: it waits for commits in flight
-            extend = self._statements.definition("setup:extend_runs")
+            extend = self._statements.query("setup:extend_runs")
             steps.append(Migration(2, "columns of the ledger of runs", (extend,)))
         return MigrationPlan(0, recorded=False, pending=tuple(steps), definitions=())
 

@@ -5,6 +5,7 @@ Only the names travel to the executors, which read the text from the package; it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, LiteralString
@@ -16,6 +17,7 @@ DEFAULT_SCHEMA: Final = "openoutbox_spark"
 """The schema of the ledgers and staging tables, unless an option names another one."""
 _STAGE: Final = "stage_00"
 _ROLE: Final = "spark_role"
+_PARAMETER: Final = re.compile(r"(?<!%)%\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +33,23 @@ class SparkStatements:
         return TableName("runs", self.schema).quoted
 
     def query(self, path: str, stage: str = "", *tags: str) -> LiteralString:
-        """One statement, for example ``runs:open_run``, for a run's staging table, in the variant of ``tags``."""
+        """One statement, for example ``runs:open_run``, for a run's staging table, in the variant of ``tags``.
+
+        Send one that has no parameters without values: only then a ``%`` in a name is what it is.
+        """
         return self._named(path, {_STAGE: stage}, tags)
 
     def setup(self) -> list[LiteralString]:
         """The statements that create the schema and the ledgers, in order; each may be repeated."""
-        return [self.definition(path) for path in _paths("setup", "create")]
-
-    def definition(self, path: str) -> LiteralString:
-        """A statement that creates or changes an object; it is sent without parameters."""
-        return without_parameters(self._named(path, {}))
+        return [self.query(path) for path in _paths("setup", "create")]
 
     def grants(self, role: str, purpose: str = "write") -> list[LiteralString]:
         """The rights of a role that writes, archives or replays by Spark, and no others."""
-        return [without_parameters(self._named(path, {_ROLE: role})) for path in _paths("grants", purpose)]
+        return [self._named(path, {_ROLE: role}) for path in _paths("grants", purpose)]
 
     def _named(self, path: str, names: Mapping[str, Name], tags: tuple[str, ...] = ()) -> LiteralString:
-        return statement(f"spark/{path}", self.outbox, {DEFAULT_SCHEMA: self.schema, **names}, tags)
+        text = statement(f"spark/{path}", self.outbox, {DEFAULT_SCHEMA: self.schema, **names}, tags)
+        return text if _PARAMETER.search(text) else without_parameters(text)
 
 
 def _paths(file: str, prefix: str) -> list[str]:

@@ -10,6 +10,7 @@ FROM STDIN WITH (FORMAT "binary");
 -- A table for rows that may exist already: a repeated task, or two rows with one event_id. Dropped with the transaction.
 -- Needs the right to create temporary tables, which every role has unless it was revoked.
 CREATE TEMPORARY TABLE IF NOT EXISTS openoutbox_spark_repeat (
+    number BIGINT GENERATED ALWAYS AS IDENTITY,
     event_id UUID NOT NULL,
     event_type TEXT NOT NULL,
     partition_key TEXT,
@@ -24,9 +25,8 @@ COPY pg_temp.openoutbox_spark_repeat (event_id, event_type, partition_key, paylo
 FROM STDIN WITH (FORMAT "binary");
 
 -- name: insert_repeat
--- Inserts the rows of that table that do not exist yet. Naming no column in ON CONFLICT, it needs no right to read.
--- Index: the outbox's primary key. Locks: the new rows; waits for an attempt in flight that inserts the same ids. The
--- order of ids lets most of two such statements wait for one another without a deadlock.
+-- Inserts the rows of that table that do not exist yet, in their order. Naming no column in ON CONFLICT, it needs no right
+-- to read. Index: the outbox's primary key. Locks: the new rows; waits for an attempt in flight that inserts the same ids.
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
 SELECT
     repeated.event_id,
@@ -36,7 +36,7 @@ SELECT
     repeated.headers,
     repeated.available_at
 FROM pg_temp.openoutbox_spark_repeat AS repeated
-ORDER BY repeated.event_id
+ORDER BY repeated.number
 ON CONFLICT DO NOTHING;
 
 -- name: empty_repeat

@@ -5,6 +5,7 @@
 -- the count. No index, since it is read once and whole. Locks: the new table.
 CREATE UNLOGGED TABLE IF NOT EXISTS openoutbox_spark.stage_00 (
     attempt BIGINT NOT NULL,
+    number BIGINT NOT NULL,
     event_id UUID NOT NULL,
     event_type TEXT NOT NULL,
     partition_key TEXT,
@@ -14,9 +15,9 @@ CREATE UNLOGGED TABLE IF NOT EXISTS openoutbox_spark.stage_00 (
 ) WITH (autovacuum_enabled = FALSE);
 
 -- name: copy_staging
--- A task's rows, each marked with the attempt that wrote it. Locks: ROW EXCLUSIVE on the staging table, which keeps it
+-- A task's rows, each with the attempt that wrote it and its number in the task. Locks: ROW EXCLUSIVE on the staging table, which keeps it
 -- from being cleaned away while a task writes.
-COPY openoutbox_spark.stage_00 (attempt, event_id, event_type, partition_key, payload, headers, available_at)
+COPY openoutbox_spark.stage_00 (attempt, number, event_id, event_type, partition_key, payload, headers, available_at)
 FROM STDIN WITH (FORMAT "binary");
 
 -- name: count_staging
@@ -28,7 +29,8 @@ SELECT COUNT(*) FROM openoutbox_spark.stage_00 WHERE attempt = ANY(%(attempts)s:
 -- Fails as a whole when one event_id exists already; not checking each takes a fifth less time. Tagged "known": those
 -- rows stay as they are; naming no column in ON CONFLICT, it needs no right to read.
 -- Index: the outbox's primary key. Locks: the new rows; it waits for transactions in flight that insert the same ids.
--- The order of ids lets two runs with the same ids wait for one another without a deadlock.
+-- In the frame's order: an attempt's number begins with its partition's. Two runs with the same ids in different orders
+-- may end in a deadlock; the commit that loses it is tried again.
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
 SELECT
     stage.event_id,
@@ -39,7 +41,7 @@ SELECT
     COALESCE(stage.available_at, NOW())
 FROM openoutbox_spark.stage_00 AS stage
 WHERE stage.attempt = ANY(%(attempts)s::bigint [])
-ORDER BY stage.event_id
+ORDER BY stage.attempt, stage.number
 ON CONFLICT DO NOTHING --? known
 ;
 

@@ -47,6 +47,11 @@ def fixed(values: npt.NDArray[np.uint8]) -> list[pa.Array]:
     return [pa.scalar(width.to_bytes(4, "big"), pa.binary()), binary_array(np.ascontiguousarray(values), count, width)]
 
 
+def numbers(start: int, count: int) -> list[pa.Array]:
+    """Fields of bigint: one number after the other."""
+    return [pa.scalar((8).to_bytes(4, "big"), pa.binary()), _big_endian(np.arange(start, start + count), ">i8")]
+
+
 def constant(field: bytes | None) -> list[pa.Scalar]:
     """One field for every row; None is NULL."""
     if field is None:

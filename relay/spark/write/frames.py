@@ -22,6 +22,7 @@ from relay.spark.write.encode import (
     field_count,
     fixed,
     jsonb,
+    numbers,
     rows,
     stream,
     timestamps,
@@ -63,12 +64,14 @@ class Framer:
     space: UUID
     """The namespace of ids that are derived from content: of the job and this partition."""
     seen: Occurrences = field(default_factory=Occurrences)
+    staged: int = 0
+    """The number of staged rows."""
 
     def frames(self, batch: pa.RecordBatch, default_time: bytes | None, attempt: int | None) -> Iterator[Frame]:
         """The rows of one batch, in pieces of bounded size.
 
-        ``default_time`` is the field for a row without ``available_at``, None for NULL; ``attempt`` is the first field
-        of each staged row.
+        ``default_time`` is the field for a row without ``available_at``, None for NULL. Staged rows begin with
+        ``attempt`` and their number in the partition.
         """
         if not batch.num_rows:
             return
@@ -100,9 +103,12 @@ class Framer:
 
     def _rows(self, batch: pa.RecordBatch, default_time: bytes | None, attempt: int | None) -> pa.BinaryArray:
         parts = self.parts(batch)
-        mark = [] if attempt is None else constant(attempt.to_bytes(8, "big"))
+        mark: list[pa.Array | pa.Scalar] = []
+        if attempt is not None:
+            mark = [*constant(attempt.to_bytes(8, "big")), *numbers(self.staged, batch.num_rows)]
+            self.staged += batch.num_rows
         body = [*self._body(parts), *_time(parts, default_time)]
-        return rows([field_count(6 + len(mark)), *mark, *fixed(self.ids(batch, parts)), *body])
+        return rows([field_count(6 if attempt is None else 8), *mark, *fixed(self.ids(batch, parts)), *body])
 
     def _body(self, parts: Parts) -> list[pa.Array | pa.Scalar]:
         return [

@@ -77,7 +77,7 @@ class Task:
         return Written(self.run, None, load.rows, load.inserted, frames.bytes)
 
     def _stage(self, batches: Batches) -> Written:
-        attempt = secrets.randbits(63)
+        attempt = self.partition << 32 | secrets.randbits(32)  # in the order of the partitions
         with self._slot(self._open) as connection:
             self._begin(connection)
             statement = self.statements.query("staging:copy_staging", self.run.stage)

@@ -109,6 +109,13 @@ def test_an_attempt_after_one_whose_reply_was_lost_adds_nothing(
     assert each_row_once(outbox)
 
 
+@BOTH
+def test_a_repeated_task_keeps_the_order_of_its_rows(outbox: Outbox, partition: Partition) -> None:
+    partition.commit(partition.write(batches(), first=False))
+    bodies = outbox.database.run("SELECT convert_from(payload, 'UTF8') FROM openoutbox_events ORDER BY ctid")
+    assert bodies == [(f"body {number}",) for number in range(ROWS)]
+
+
 @pytest.mark.parametrize("commit", [Commit.PARTITION])
 def test_an_attempt_beside_one_that_still_writes_waits_and_adds_nothing(outbox: Outbox, partition: Partition) -> None:
     """In mode ``atomic`` each attempt has rows of its own, so there they do not meet."""

@@ -25,7 +25,7 @@ def micro_batch(outbox: Outbox, epoch: int, rows: int, checkpoint: str | None, m
         open_run(connection, statements, run, staging=True)
     outbox.database.run(
         f"INSERT INTO openoutbox_spark.{run.stage} "
-        "SELECT 1, gen_random_uuid(), 't', NULL, 'x', '{}', NULL FROM generate_series(1, %s)",
+        "SELECT 1, n, gen_random_uuid(), 't', NULL, 'x', '{}', NULL FROM generate_series(1, %s) AS n",
         [rows],
     )
     return commit_run(outbox.url, statements, run, Staged([1], rows))[1]

@@ -59,13 +59,13 @@ def test_every_field_is_where_it_belongs() -> None:
     ]
 
 
-def test_staged_rows_carry_their_attempt_and_leave_the_time_open() -> None:
+def test_staged_rows_carry_attempt_and_number_and_leave_the_time_open() -> None:
     columns = Columns(payload=0, payload_kind=ColumnKind.text, available_at=1)
     times = pa.array([None, datetime(2030, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
     rows = frame_rows(columns, "t", pa.array(["a", "b"]), times, attempt=7, now=None)
-    assert [(row[0], row[2], row[6]) for row in rows] == [
-        ((7).to_bytes(8, "big"), b"t", None),
-        ((7).to_bytes(8, "big"), b"t", micros(datetime(2030, 1, 1, tzinfo=UTC))),
+    assert [(row[0], row[1], row[3], row[7]) for row in rows] == [
+        ((7).to_bytes(8, "big"), (0).to_bytes(8, "big"), b"t", None),
+        ((7).to_bytes(8, "big"), (1).to_bytes(8, "big"), b"t", micros(datetime(2030, 1, 1, tzinfo=UTC))),
     ]
 
 

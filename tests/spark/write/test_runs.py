@@ -42,16 +42,18 @@ class Staging:
         """Rows as an attempt of a task stages them."""
         self.outbox.database.run(
             f"INSERT INTO openoutbox_spark.{self.run.stage} "
-            "SELECT %(attempt)s, gen_random_uuid(), 't', NULL, 'x', '{}', NULL FROM generate_series(1, %(count)s)",
+            "SELECT %(attempt)s, n, gen_random_uuid(), 't', NULL, 'x', '{}', NULL "
+            "FROM generate_series(1, %(count)s) AS n",
             {"attempt": attempt, "count": count},
         )
 
-    def stage_ids(self, ids: Sequence[uuid.UUID]) -> None:
-        """Rows with these ids, in this order, as attempt 1."""
+    def stage_ids(self, ids: Sequence[uuid.UUID], attempt: int = 1) -> None:
+        """Rows with these ids, in this order."""
         self.outbox.database.run(
             f"INSERT INTO openoutbox_spark.{self.run.stage} "
-            "SELECT 1, id, 't', NULL, 'x', '{}', NULL FROM unnest(%s::uuid[]) WITH ORDINALITY AS t (id, n) ORDER BY n",
-            [list(ids)],
+            "SELECT %s, n, id, 't', NULL, 'x', '{}', NULL "
+            "FROM unnest(%s::uuid[]) WITH ORDINALITY AS t (id, n) ORDER BY id",
+            [attempt, list(ids)],
         )
 
     def commit(self, attempts: list[int], rows: int) -> tuple[int, int]:
@@ -87,12 +89,13 @@ def test_the_ledger_knows_a_commit_whose_reply_was_lost(outbox: Outbox) -> None:
     assert len(outbox.rows("event_id")) == 10
 
 
-def test_rows_are_inserted_in_the_order_of_their_ids(outbox: Outbox) -> None:
-    """So two runs with the same ids wait for one another: in opposite orders they would deadlock."""
+def test_rows_are_inserted_in_the_order_of_partitions_and_rows(outbox: Outbox) -> None:
+    """Whichever attempt staged first, and whatever their ids are."""
     staging = Staging(outbox)
-    ids = sorted(uuid.uuid4() for _ in range(50))
-    staging.stage_ids(ids[::-1])
-    staging.commit([1], 50)
+    ids = [uuid.uuid4() for _ in range(50)]
+    staging.stage_ids(ids[25:], attempt=2)
+    staging.stage_ids(ids[:25], attempt=1)
+    staging.commit([2, 1], 50)
     assert [
         event_id for (event_id,) in outbox.database.run("SELECT event_id FROM openoutbox_events ORDER BY ctid")
     ] == ids

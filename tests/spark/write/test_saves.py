@@ -63,6 +63,21 @@ def test_running_the_same_write_again_adds_nothing(outbox: Outbox, commit: str) 
 
 
 @BOTH
+def test_rows_keep_the_order_of_the_frame(outbox: Outbox, commit: str) -> None:
+    """Of each key, placed comes before paid and shipped: ids are hashes, and their order would mix them."""
+    outbox.database.run("ALTER TABLE openoutbox_events ADD COLUMN insertion_order BIGINT GENERATED ALWAYS AS IDENTITY")
+    bodies = [f"{key} {step}" for key in range(100) for step in ("placed", "paid", "shipped")]
+    rows = pa.table(
+        {"event_type": ["t"] * 300, "payload": bodies, "partition_key": [body.split()[0] for body in bodies]}
+    )
+    save(rows, 3, url=outbox.url, commit=commit)
+    inserted = outbox.database.run(
+        "SELECT convert_from(payload, 'UTF8') FROM openoutbox_events ORDER BY insertion_order"
+    )
+    assert inserted == [(body,) for body in bodies]
+
+
+@BOTH
 def test_equal_rows_stay_several_events_and_a_named_job_adds_nothing_twice(outbox: Outbox, commit: str) -> None:
     rows = pa.table({"event_type": ["t"] * 60, "payload": [str(number % 3) for number in range(60)]})
     save(rows, 2, url=outbox.url, commit=commit, job="nightly")
@@ -83,12 +98,16 @@ def test_a_key_that_repeats_in_the_data_is_one_event(outbox: Outbox) -> None:
     assert len(outbox.rows("event_id")) == 10
 
 
-def test_a_constant_event_type_and_an_own_table(outbox: Outbox) -> None:
+@BOTH
+def test_a_constant_event_type_and_an_own_table(outbox: Outbox, commit: str) -> None:
     outbox.database.run('CREATE SCHEMA "Own"')
-    outbox.database.run('CREATE TABLE "Own"."events %%" (LIKE openoutbox_events INCLUDING ALL)')
-    save(orders(10).select(["payload"]), url=outbox.url, table="Own.events %%", eventType="orders.imported")
-    rows = outbox.database.run('SELECT DISTINCT event_type, count(*) FROM "Own"."events %%" GROUP BY 1')
-    assert rows == [("orders.imported", 10)]
+    outbox.database.run('CREATE TABLE "Own"."events %(x)s" (LIKE openoutbox_events INCLUDING ALL)')
+    options = {"url": outbox.url, "commit": commit, "table": "Own.events %(x)s", "eventType": "orders.imported"}
+    rows = orders(10).select(["payload"])
+    save(rows, **options, job="of a name")
+    save(rows, **options, job="of a name")
+    inserted = outbox.database.run('SELECT DISTINCT event_type, count(*) FROM "Own"."events %(x)s" GROUP BY 1')
+    assert inserted == [("orders.imported", 10)]
     assert outbox.rows("event_id") == []
 
 
