@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -20,6 +21,7 @@ from relay.core.errors import StorageUnavailable
 from relay.postgres import connect as connections
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.errors import classify, is_passing, may_connect_later
+from relay.postgres.sql import statement
 from relay.postgres.url import ConnectionParameters, connection_parameters
 
 _log = logging.getLogger(__name__)
@@ -34,6 +36,8 @@ DEFAULT_MAX_WAIT: Final = 600.0
 URL_OPTION: Final = "option url"
 """The source that an error names for an invalid URL of a data source."""
 
+_TRANSACTION_TIMEOUT: Final = 170_000
+"""The version of PostgreSQL that has it."""
 _FIRST_PAUSE: Final = 0.05  # seconds
 _LONGEST_PAUSE: Final = 2.0
 _LOG_INTERVAL: Final = 30.0
@@ -92,6 +96,23 @@ def connect(
             # A stricter default of role or database would fail one of two tasks that open the same run.
             connection.isolation_level = IsolationLevel.READ_COMMITTED
             return connection
+
+
+@contextmanager
+def transaction(connection: SyncConnection, *, reads: bool = False) -> Iterator[None]:
+    """A transaction with ``own_settings``."""
+    with connection.transaction():
+        own_settings(connection, reads=reads)
+        yield
+
+
+def own_settings(connection: SyncConnection, *, reads: bool = False) -> None:
+    """Let no default of role, database or URL end the present transaction.
+
+    With ``reads``, a statement from which row-level security would hide rows fails.
+    """
+    tags = {"reads": reads, "since_17": connection.info.server_version >= _TRANSACTION_TIMEOUT}
+    connection.execute(statement("spark/transactions:own_settings", tags=[tag for tag, on in tags.items() if on]))
 
 
 def persist(work: Callable[[Wait], T], max_wait: float) -> T:

@@ -13,7 +13,7 @@ from relay.postgres.grants import create_schema_remedy
 from relay.postgres.migrate import migrate
 from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
 from relay.postgres.sql import TableName
-from relay.spark.connection import connect
+from relay.spark.connection import connect, transaction
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
 _ADDED: Final = ["checkpoint", "bytes", "retries"]
@@ -31,7 +31,7 @@ def setup(
     grants = statements.grants(role, purpose) if role is not None else []
     with translating("setting up"), connect(url, writes=True, max_wait=0) as connection:
         create_ledger(connection, statements)
-        with connection.transaction():
+        with transaction(connection):
             for grant in grants:
                 connection.execute(grant)
     return [_last_line(grant) for grant in grants]
@@ -39,7 +39,8 @@ def setup(
 
 def create_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
     """Create the schema and the ledgers if they are missing, and their missing columns; may run beside itself."""
-    migrate(connection, LedgerSchema(statements))
+    with transaction(connection):
+        migrate(connection, LedgerSchema(statements))
 
 
 class LedgerSchema(Schema):

@@ -28,6 +28,7 @@ from uuid import UUID
 
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.errors import translating
+from relay.spark.connection import transaction
 from relay.spark.statements import SparkStatements
 
 _FIRST_WAIT: Final = 0.02  # seconds
@@ -47,8 +48,10 @@ def slot(
     statements: SparkStatements,
     open_connection: Callable[[], SyncConnection],
     begin: Callable[[SyncConnection], None] = _no_work,
+    *,
+    reads: bool = False,
 ) -> Iterator[SyncConnection]:
-    """A connection inside a transaction of its own, which is committed at the end, or rolled back by an exception.
+    """A connection inside a ``transaction`` of its own, which is committed at the end, or rolled back by an exception.
 
     ``begin`` is the transaction's first work, before it takes a slot. Waits without a deadline: the tasks that hold the
     slots end.
@@ -57,7 +60,11 @@ def slot(
     with _Turn(run_id) as turn:
         while True:
             turn.take()
-            with _local_slot(run_id, slots), _closing(open_connection()) as connection, connection.transaction():
+            with (
+                _local_slot(run_id, slots),
+                _closing(open_connection()) as connection,
+                transaction(connection, reads=reads),
+            ):
                 begin(connection)
                 if _take(connection, run_id, slots, statements):
                     turn.close()

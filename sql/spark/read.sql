@@ -1,7 +1,8 @@
 -- The reading statements of the three formats; each is sent inside copy_out.
 
 -- name: describe_relation
--- A table for a reader: its kind (relkind, NULL for a missing table), which of the columns it lacks, whether this role may read it, and its size in pages. Parameters: relation, its quoted name; columns.
+-- A table for a reader: its kind (relkind, NULL for a missing table), which of the columns it lacks, whether this role may
+-- read it, whether row-level security hides rows from it, and its size in pages. Parameters: relation, its quoted name; columns.
 -- Catalog only, locks nothing.
 SELECT
     relation.relkind::text,
@@ -15,6 +16,7 @@ SELECT
         )
     ),
     COALESCE(HAS_TABLE_PRIVILEGE(relation.oid, 'SELECT'), FALSE),
+    COALESCE(ROW_SECURITY_ACTIVE(relation.oid), FALSE),
     COALESCE(
         (
             PG_RELATION_SIZE(relation.oid)

@@ -1,13 +1,8 @@
--- The start of a task's transaction: its settings, and its slot among a job's connections.
+-- The start of a task's transaction: its time, and its slot among a job's connections.
 
--- name: task_settings
--- For this transaction: the server notices within a minute when the executor's machine is gone, and ends it, so that the
--- next attempt need not wait for its rows. Result: the transaction's time in microseconds since 2000.
-SELECT
-    SET_CONFIG('tcp_keepalives_idle', '30', TRUE),
-    SET_CONFIG('tcp_keepalives_interval', '10', TRUE),
-    SET_CONFIG('tcp_keepalives_count', '3', TRUE),
-    (EXTRACT(EPOCH FROM NOW() - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000)::bigint;
+-- name: transaction_time
+-- The transaction's time in microseconds since 2000. Locks nothing.
+SELECT (EXTRACT(EPOCH FROM NOW() - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000)::bigint;
 
 -- name: lock_timeout
 -- How long statements of this transaction wait for a lock. Locks nothing itself.

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from relay.core.checkpoint import Checkpoint
 from relay.postgres.errors import translating
-from relay.spark.connection import Wait, persist
+from relay.spark.connection import Wait, persist, transaction
 from relay.spark.read.events import Events, Share, shares
 
 
@@ -29,7 +29,7 @@ class EventReader(DataSourceReader):
         return list(shares(start, end, options.partitions)) or [Share(end, end)]
 
     def _horizon(self, wait: Wait) -> int:
-        with self._events.connect(wait) as connection:
+        with self._events.connect(wait) as connection, transaction(connection, reads=True):
             self._events.check(connection)
             self._events.question(connection, Checkpoint(self._events.options.start or 0))
             return self._events.horizon(connection)

@@ -121,7 +121,7 @@ class Events:
         statements = SparkStatements(TableName(), DEFAULT_SCHEMA)
         with (
             translating("reading events"),
-            slot(self.run_id, self.options.max_connections, statements, self.connect) as connection,
+            slot(self.run_id, self.options.max_connections, statements, self.connect, reads=True) as connection,
         ):
             self._wait_until_visible(connection, share.until)
             after = share.after

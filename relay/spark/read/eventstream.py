@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from relay.core.checkpoint import Checkpoint
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import Wait, persist
+from relay.spark.connection import Wait, persist, transaction
 from relay.spark.read.events import Events, shares
 
 T = TypeVar("T")
@@ -96,7 +96,8 @@ class EventStream(DataSourceStreamReader):
             if self._connection is None:
                 self._connection = self.events.connect(wait)
                 self.events.check(self._connection)
-            return work(self._connection)
+            with transaction(self._connection, reads=True):
+                return work(self._connection)
         except psycopg.Error:
             self._disconnect()
             raise

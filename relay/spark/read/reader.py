@@ -20,7 +20,7 @@ from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.grants import NO_PRIVILEGE, grant_on
 from relay.postgres.sql import TableName
-from relay.spark.connection import Wait, connect, persist
+from relay.spark.connection import Wait, connect, persist, transaction
 from relay.spark.read.copyout import portions
 from relay.spark.read.decode import decode
 from relay.spark.read.fields import Field, arrow_schema, requested_fields
@@ -84,15 +84,16 @@ class TableReader(DataSourceReader):
         kinds = [field.kind for field in self._chosen]
         values = {**self._values, **partition.values()}
         statements = SparkStatements(relation, DEFAULT_SCHEMA)
+        most = self._options.max_connections
         with (
             translating(f"reading {relation}"),
-            slot(self._run_id, self._options.max_connections, statements, self._connect, self._begin) as connection,
+            slot(self._run_id, most, statements, self._connect, self._begin, reads=True) as connection,
         ):
             for rows in portions(connection, select, values):
                 yield decode(rows, kinds, self._schema)
 
     def _ranges(self, wait: Wait) -> list[InputPartition]:
-        with connect(self._options.url, wait=wait) as connection:
+        with connect(self._options.url, wait=wait) as connection, transaction(connection, reads=True):
             pages = check_readable(connection, self._source, self._chosen)
             most = self._options.partitions
             if self._snapshot is not None and "page_from" in self._values:
@@ -134,7 +135,7 @@ def check_readable(connection: SyncConnection, source: Source, chosen: tuple[Fie
     columns = list(dict.fromkeys([source.key, *(field.name for field in chosen)]))
     values: Values = {"relation": source.relation.quoted, "columns": columns}
     row = connection.execute(read_statement("describe_relation"), values).fetchone()
-    kind, missing, granted, pages = row or (None, [], False, 0)
+    kind, missing, granted, hidden, pages = row or (None, [], False, False, 0)
     relation = source.relation
     if kind is None:
         raise SchemaError(f"option table: there is no table {relation}, or this role may not see its schema")
@@ -145,4 +146,9 @@ def check_readable(connection: SyncConnection, source: Source, chosen: tuple[Fie
     if not granted:
         grant = grant_on("SELECT", relation, connection.info.user)
         raise SchemaError(f"this role may not read {relation}; run as the owner of the table: {grant}", NO_PRIVILEGE)
+    if hidden:
+        raise SchemaError(
+            f"row-level security hides rows of {relation} from this role; read as the table's owner, or as a role with "
+            "BYPASSRLS"
+        )
     return int(pages)

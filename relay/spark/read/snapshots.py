@@ -23,7 +23,7 @@ from relay.core.errors import ConfigError, StorageError
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.errors import translating
 from relay.postgres.sql import statement
-from relay.spark.connection import connect
+from relay.spark.connection import connect, transaction
 
 _GONE: Final = (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject)
 
@@ -34,12 +34,12 @@ def exported_snapshot(url: str) -> Iterator[str]:
     connection = connect(url)
     try:
         share_snapshots(connection)
-        with connection.transaction():
+        with transaction(connection, reads=True):
             with translating("exporting a snapshot"):
                 row = connection.execute(statement("spark/snapshots:export_snapshot")).fetchone()
             if row is None:
                 raise StorageError("export_snapshot: the statement returned no row")
-            yield str(row[-1])
+            yield str(row[0])
     finally:
         close_and_wait(connection)
 

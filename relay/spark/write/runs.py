@@ -29,7 +29,7 @@ from relay.core.errors import ConfigError, SchemaError, StorageError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import TableName, statement
-from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist
+from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist, transaction
 from relay.spark.setup import create_ledger, has_ledger
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements, stage_name
 from relay.spark.write.epochs import Committed, Run, is_replay
@@ -96,7 +96,8 @@ def prepare(options: WriteOptions, statements: SparkStatements) -> None:
 
     def work(wait: Wait) -> None:
         with connect(options.url, writes=True, wait=wait) as connection:
-            _check_outbox(connection, statements)
+            with transaction(connection):
+                _check_outbox(connection, statements)
             _ensure_ledger(connection, statements)
             clean(connection, statements, options.staging_max_age)
 
@@ -111,7 +112,7 @@ def begin_run(options: WriteOptions, statements: SparkStatements, run: Run) -> b
     """
 
     def work(wait: Wait) -> str:
-        with connect(options.url, writes=True, wait=wait) as connection, connection.transaction():
+        with connect(options.url, writes=True, wait=wait) as connection, transaction(connection):
             if run.epoch is not None and _is_repeated(connection, statements, run, 0):
                 return "committed"
             return str(_one(connection, statements, "runs:open_run", run.parameters())[0])
@@ -125,7 +126,7 @@ def begin_run(options: WriteOptions, statements: SparkStatements, run: Run) -> b
 
 def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
     """Record the run, or that it is alive. Raises StorageError when it was aborted meanwhile."""
-    with translating("opening the run"), connection.transaction():
+    with translating("opening the run"), transaction(connection):
         (state,) = _one(connection, statements, "runs:open_run", run.parameters())
         if state != "writing":
             raise StorageError(f"run {run.run_id} is {state} already; one of its tasks started too late")
@@ -145,10 +146,10 @@ def commit_run(
     def work(wait: Wait) -> tuple[int, int]:
         with connect(url, writes=True, wait=wait) as connection:
             try:
-                with connection.transaction():
+                with transaction(connection):
                     counts = _commit(connection, statements, run, staged)
             except psycopg.errors.UniqueViolation:  # another run committed this micro-batch meanwhile; now it is seen
-                with connection.transaction():
+                with transaction(connection):
                     counts = _commit(connection, statements, run, staged)
             _tidy(connection, statements, run)
         return counts
@@ -163,7 +164,8 @@ def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: U
     Aborting comes first, in a transaction of its own: a task may hold the table for hours, and the next write of any
     driver drops the table of a run that has ended.
     """
-    _finish(connection, statements, run_id, "aborted")
+    with transaction(connection):
+        _finish(connection, statements, run_id, "aborted")
     return _drop(connection, statements, run_id, wait)
 
 
@@ -173,9 +175,10 @@ def clean(connection: SyncConnection, statements: SparkStatements, max_age: floa
     A run whose driver only seems dead is aborted together with the table's removal, or not at all: a task that writes
     holds a lock on the table, and shows that the run is active.
     """
-    tables = connection.execute(
-        statements.query("staging:list_staging"), {"schema": statements.schema, "max_age": max_age}
-    ).fetchall()
+    values = {"schema": statements.schema, "max_age": max_age}
+    with transaction(connection):
+        connection.execute(statements.query("runs:retire_runs"))
+        tables = connection.execute(statements.query("staging:list_staging"), values).fetchall()
     removed = []
     for name, run_id, state, driver, silent in tables:
         if state == "writing" and not silent and not is_dead(driver):
@@ -184,14 +187,13 @@ def clean(connection: SyncConnection, statements: SparkStatements, max_age: floa
         if _drop(connection, statements, owner, "100ms", abort=state == "writing"):
             _log.info("removed the staging table of run %s, which has ended", owner)
             removed.append(owner)
-    connection.execute(statements.query("runs:retire_runs"))
     return removed
 
 
 def run_summary(url: str, run_id: UUID | str, staging_schema: str = DEFAULT_SCHEMA) -> RunSummary:
     """What the ``save()`` with the option ``runId`` has done. Raises StorageError for an unknown id."""
     statements = SparkStatements(TableName(), staging_schema)
-    with translating("reading the ledger"), connect(url) as connection:
+    with translating("reading the ledger"), connect(url) as connection, transaction(connection):
         row = connection.execute(statements.query("runs:summarise_run"), {"run_id": run_id}).fetchone()
     if row is None:
         raise StorageError(f"schema {staging_schema}: the ledger has no run {run_id}; was it the option runId?")
@@ -202,7 +204,7 @@ def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tupl
     """How many rows a stream has written in the last ``seconds``, and how many of them were new."""
     statements = SparkStatements(options.table, options.staging_schema)
     values = {"outbox": options.table.quoted, "query_id": query_id, "seconds": seconds}
-    with translating("reading the ledger"), connect(options.url) as connection:
+    with translating("reading the ledger"), connect(options.url) as connection, transaction(connection):
         rows, inserted = _one(connection, statements, "runs:summarise_stream", values)
     return rows, inserted
 
@@ -269,13 +271,14 @@ def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> 
     """Clean up after the commit. An error is logged only: ``clean`` of the next run removes the rest."""
     try:
         _drop(connection, statements, run.run_id, "5s")
-        if run.query_id is not None:
-            connection.execute(statements.query("runs:forget_epochs"), run.parameters())
-        if run.query_id is not None and not run.transaction:  # a job may write several versions at once
-            values = {**run.parameters(), "schema": statements.schema}
+        if run.query_id is None:
+            return
+        values = {**run.parameters(), "schema": statements.schema}
+        with transaction(connection):
+            connection.execute(statements.query("runs:forget_epochs"), values)
             tries = connection.execute(statements.query("runs:other_tries"), values).fetchall()
-            for (other,) in tries:
-                abort_run(connection, statements, other, wait="100ms")
+        for (other,) in [] if run.transaction else tries:  # a job may write several versions at once
+            abort_run(connection, statements, other, wait="100ms")
     except psycopg.Error as error:
         _log.warning("run %s is committed, but its staging could not be removed yet: %s", run.run_id, error)
 
@@ -285,7 +288,7 @@ def _drop(
 ) -> bool:
     """Drop a run's staging table, and abort the run with it; False when a task, or another role, has the table."""
     try:
-        with connection.transaction():
+        with transaction(connection):
             connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
             if abort:
                 _finish(connection, statements, run_id, "aborted")

@@ -70,16 +70,15 @@ class Task:
 
     def _write_directly(self, batches: Batches) -> Written:
         with self._slot() as connection:
-            now = self._begin(connection)
+            ((now,),) = connection.execute(self.statements.query("slots:transaction_time")).fetchall()
             load = DirectLoad(connection, self.statements, self.options.batch_rows, careful=not self.first)
-            frames = Counted(self._frames(batches, now, None))
+            frames = Counted(self._frames(batches, int(now).to_bytes(8, "big", signed=True), None))
             load.load(frames)
         return Written(self.run, None, load.rows, load.inserted, frames.bytes)
 
     def _stage(self, batches: Batches) -> Written:
         attempt = self.partition << 32 | secrets.randbits(32)  # in the order of the partitions
         with self._slot(self._open) as connection:
-            self._begin(connection)
             statement = self.statements.query("staging:copy_staging", self.run.stage)
             frames = Counted(self._frames(batches, None, attempt))
             rows = load_staging(connection, statement, frames)
@@ -108,13 +107,6 @@ class Task:
 
     def _open(self, connection: SyncConnection) -> None:
         open_run(connection, self.statements, self.run, staging=True)
-
-    def _begin(self, connection: SyncConnection) -> bytes:
-        """Configure the task's transaction; returns its time as a field of COPY."""
-        row = connection.execute(self.statements.query("slots:task_settings")).fetchone()
-        if row is None:
-            raise StorageError("task_settings: the statement returned no row")
-        return int(row[-1]).to_bytes(8, "big", signed=True)
 
     def _frames(self, batches: Batches, default_time: bytes | None, attempt: int | None) -> Iterator[Frame]:
         framer = self.framer()

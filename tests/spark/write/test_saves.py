@@ -65,15 +65,12 @@ def test_running_the_same_write_again_adds_nothing(outbox: Outbox, commit: str) 
 @BOTH
 def test_rows_keep_the_order_of_the_frame(outbox: Outbox, commit: str) -> None:
     """Of each key, placed comes before paid and shipped: ids are hashes, and their order would mix them."""
-    outbox.database.run("ALTER TABLE openoutbox_events ADD COLUMN insertion_order BIGINT GENERATED ALWAYS AS IDENTITY")
+    outbox.database.run("ALTER TABLE openoutbox_events ADD COLUMN place BIGINT GENERATED ALWAYS AS IDENTITY")
     bodies = [f"{key} {step}" for key in range(100) for step in ("placed", "paid", "shipped")]
-    rows = pa.table(
-        {"event_type": ["t"] * 300, "payload": bodies, "partition_key": [body.split()[0] for body in bodies]}
-    )
+    keys = [body.split()[0] for body in bodies]
+    rows = pa.table({"event_type": ["t"] * 300, "payload": bodies, "partition_key": keys})
     save(rows, 3, url=outbox.url, commit=commit)
-    inserted = outbox.database.run(
-        "SELECT convert_from(payload, 'UTF8') FROM openoutbox_events ORDER BY insertion_order"
-    )
+    inserted = outbox.database.run("SELECT convert_from(payload, 'UTF8') FROM openoutbox_events ORDER BY place")
     assert inserted == [(body,) for body in bodies]
 
 
@@ -102,7 +99,12 @@ def test_a_key_that_repeats_in_the_data_is_one_event(outbox: Outbox) -> None:
 def test_a_constant_event_type_and_an_own_table(outbox: Outbox, commit: str) -> None:
     outbox.database.run('CREATE SCHEMA "Own"')
     outbox.database.run('CREATE TABLE "Own"."events %(x)s" (LIKE openoutbox_events INCLUDING ALL)')
-    options = {"url": outbox.url, "commit": commit, "table": "Own.events %(x)s", "eventType": "orders.imported"}
+    options: dict[str, Any] = {
+        "url": outbox.url,
+        "commit": commit,
+        "table": "Own.events %(x)s",
+        "eventType": "orders.imported",
+    }
     rows = orders(10).select(["payload"])
     save(rows, **options, job="of a name")
     save(rows, **options, job="of a name")

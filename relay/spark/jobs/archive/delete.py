@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import TaskConnection
+from relay.spark.connection import TaskConnection, transaction
 from relay.spark.statements import SparkStatements
 
 _LOCK_WAIT = "60s"
@@ -69,8 +69,7 @@ class Removal:
             "digests": batch.column("digest").to_pylist(),
         }
         left: list[str] = []
-        with connection.transaction():
-            connection.execute(self.statements.query("slots:task_settings"))
+        with transaction(connection, reads=True):
             connection.execute(self.statements.query("slots:lock_timeout"), {"wait": _LOCK_WAIT})
             deleted = connection.execute(self.statements.query("archive:remove_archived"), values).fetchall()
             if deleted != [(len(ids),)]:

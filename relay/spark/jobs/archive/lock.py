@@ -12,7 +12,7 @@ from relay.core.errors import StorageBusy
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.errors import is_passing, translating
 from relay.postgres.sql import statement
-from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist
+from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, own_settings, persist
 from relay.spark.jobs.outbox import Outbox, identify
 from relay.spark.statements import SparkStatements
 
@@ -61,6 +61,7 @@ class ArchiveLock:
 
     def _lock(self, connection: SyncConnection) -> Outbox:
         connection.autocommit = False  # the first statement begins the transaction that holds the lock
+        own_settings(connection)
         outbox = identify(connection, self._statements)
         name = {"outbox": self._statements.outbox.quoted}
         row = connection.execute(self._statements.query("archive:lock_archive"), name).fetchone()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import TaskConnection
+from relay.spark.connection import TaskConnection, transaction
 from relay.spark.statements import SparkStatements
 
 NAMES: Final = ("event_id", "event_type", "partition_key", "payload", "headers", "created_at", "delivered_at")
@@ -69,8 +69,7 @@ class Copying:
             yield batch.slice(start, most)
 
     def _insert(self, part: pa.RecordBatch, connection: SyncConnection) -> pa.RecordBatch:
-        with connection.transaction():
-            self._execute(connection, "slots:task_settings", {})
+        with transaction(connection, reads=True):
             self._execute(connection, "slots:lock_timeout", {"wait": _LOCK_WAIT})
             counts = self._insert_new(connection, part.to_pydict())
         return pa.RecordBatch.from_pydict({name: pa.array([count], pa.int64()) for name, count in counts.items()})

@@ -27,7 +27,7 @@ from relay.core.errors import ConfigError, SchemaError, StorageError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import TableName
-from relay.spark.connection import connect
+from relay.spark.connection import connect, transaction
 from relay.spark.jobs.archive.formats import read_archive
 from relay.spark.jobs.archive.model import type_folder
 from relay.spark.jobs.outbox import identify
@@ -74,10 +74,11 @@ def replay(spark: SparkSession, job: ReplayArguments) -> ReplayResult:
         outbox = identify(connection, statements)
         outbox.require("replay into", outbox.may_read and outbox.may_insert and outbox.may_delete)
         _ensure_replays(connection, statements)
-        connection.execute(statements.query("replay:retire_replays"))
-        start, before = _begin(connection, statements, job, outbox.name)
+        with transaction(connection):
+            connection.execute(statements.query("replay:retire_replays"))
+            start, before = _begin(connection, statements, job, outbox.name)
     _, recent, waiting = _copy(spark, job, statements, start)
-    with translating("counting the replay"), connect(job.url) as connection:
+    with translating("counting the replay"), connect(job.url) as connection, transaction(connection):
         total = int(_record(connection, statements, job.replay_id)[3])
     return ReplayResult(total - before, total, recent, waiting)
 
