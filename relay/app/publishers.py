@@ -80,6 +80,7 @@ def redis_options(settings: Settings) -> RedisOptions:
         connection_timeout=settings.redis_connection_timeout,
         write_timeout=settings.redis_write_timeout,
         maxlen=settings.redis_maxlen,
+        wait_replicas=settings.redis_wait_replicas,
     )
 
 

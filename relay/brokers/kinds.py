@@ -187,6 +187,7 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             prefixes=("REDIS_",),
             formats=_CLOUDEVENTS,
             publisher="relay.brokers.redis.publisher:RedisPublisher",
+            check="relay.brokers.redis.check:check",
             hello=b"PING\r\n",
             recognize=lambda answer: answer[:5] in (b"+PONG", b"-NOAU", b"-NOPE", b"-DENI"),
         ),

@@ -91,7 +91,7 @@ class Away:
 
     reason: str
     reported_as: str = ""
-    """The name under which the publisher itself reports this outage for /readyz; empty where it does not."""
+    """The name under which this outage is reported for /readyz besides, ``destination NAME``; empty where it is not."""
 
 
 Outcome = Acknowledged | Permanent | Transient | TimedOut | ConnectionCut | Unreachable | Withheld | Away

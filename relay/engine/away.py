@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 LONGEST_HOLD: Final = 30.0
 """Seconds between two trials at most, unless PUBLISHER_CONNECT_RETRY_INTERVAL is longer."""
 _FORGET_AFTER = 60.0  # seconds without an event to try: another relay has delivered them, or they were deleted
+_CLAIMED_WITHIN = 5.0  # seconds
 _REMIND_SECONDS = 60.0
 _MOST_NAMED = 10  # in /readyz
 
@@ -97,6 +98,15 @@ class AwayDestinations:
         named = away[:_MOST_NAMED]
         more = len(away) - len(named)
         return {"destinations": f"no answer for event types {', '.join(named)}{f' and {more} more' if more else ''}"}
+
+    def reason(self, title: str) -> str:
+        """Why events wait for an outage reported as ``title``; empty where none does.
+
+        A claim takes an event that waits soon after the time of its hold, and that is a trial.
+        """
+        now = self._clock()
+        waiting = (one for one in self._away.values() if now < one.until + _CLAIMED_WITHIN)
+        return next((one.outcome.reason for one in waiting if one.outcome.reported_as == title), "")
 
     def held(self) -> Held:
         """What a claim that is sent now must leave out."""

@@ -72,6 +72,7 @@ class Decider:
             self.acknowledged += len(acknowledged)
             if self._away and self._away.acknowledged({event.event_type for event in acknowledged}):
                 self._inflight.claimable.set()
+                self._inflight.attention.set()
             since_claim = now - batch.sent_at
             if batch.attempts is not None:
                 batch.attempts.acknowledged(resolutions, since_claim)
@@ -108,6 +109,7 @@ class Decider:
                     self._inflight.attention.set()
             elif isinstance(outcome, Away):
                 self._away.report(event.event_type, outcome, in_part=event.acknowledged_by is not None)
+                self._inflight.attention.set()
             elif not isinstance(outcome, Withheld):
                 refused += 1
             self._decide(batch, event, outcome)

@@ -40,6 +40,7 @@ class Gate(Destination):
         self._single = not isinstance(context.publisher, SeveralPublishers)
         """Several destinations have a state each."""
         self._inflight = context.inflight
+        self._away = context.away
         self._health = context.health
         self._offers = offers
         self._decider = decider
@@ -76,7 +77,7 @@ class Gate(Destination):
     def look(self) -> None:
         """At a single broker."""
         if self._single:
-            self.block(self.publisher.blocked)
+            self.block(self.publisher.blocked or self._away.reason(self.title))
             waits = [self._clock() - batch.offered_at for batch in self._inflight.batches if batch.offered]
             self.note_wait(0.0 if self.blocked else max(waits, default=0.0))
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
-from relay.settings.kinds import Count, Duration, DurationOrZero, Flag, LargeCount, Secret, Size, Statuses, Text
+from relay.settings.kinds import (
+    Count,
+    CountOrZero,
+    Duration,
+    DurationOrZero,
+    Flag,
+    LargeCount,
+    Secret,
+    Size,
+    Statuses,
+    Text,
+)
 
 NAME_REPLACEMENTS = ("-", "_")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -60,6 +71,11 @@ class Redis(VariableGroup):
         "About how many entries a stream keeps (`XADD … MAXLEN ~`). Older ones are removed, whether or not consumers "
         "have read them (see docs/reference/messages.md).",
         shown="unset: all of them",
+    )
+    redis_wait_replicas: CountOrZero = variable(
+        "0",
+        "How many replicas must have an event (`WAIT`) before it counts as delivered. `0`: the primary's answer is "
+        "enough, and a fail-over can lose events that are DELIVERED (see docs/reference/messages.md).",
     )
 
 

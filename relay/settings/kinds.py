@@ -184,6 +184,7 @@ def _flag(text: str) -> bool:
 Duration = Annotated[float, *kind("duration", _positive_duration)]
 DurationOrZero = Annotated[float, *kind("duration", _duration)]
 Count = Annotated[int, *kind("number", whole())]
+CountOrZero = Annotated[int, *kind("number", whole(0))]
 LargeCount = Annotated[int, *kind("number", whole(most=10**12 - 1))]
 Size = Annotated[int, *kind("size", _positive_size)]
 Share = Annotated[float, *kind("0 to 1", _share)]

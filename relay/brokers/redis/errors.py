@@ -59,6 +59,8 @@ def classify(error: Exception) -> Outcome:
     if code:
         return kind(code, text)  # type: ignore[call-arg]
     first, _, rest = text.partition(" ")
+    if first == "UNBLOCKED":  # a WAIT on a server that has become a replica
+        return Unreachable(text)
     return Transient(first, rest) if first.isupper() else Transient(type(error).__name__, text)
 
 

@@ -59,6 +59,11 @@ class RedisNodes:
         """The node of the event's stream, as far as it is known; None for the first server."""
         return self._nodes.get(_slot(event.event_type)) if self._nodes else None
 
+    @property
+    def first(self) -> RedisSession | None:
+        """The session with the first server, while there is one."""
+        return self._sessions[None].in_use if None in self._sessions else None
+
     def forget(self, address: RedisAddress) -> None:
         """Send nothing to this node any more until another one names it."""
         self._nodes = {slot: node for slot, node in self._nodes.items() if node != address}

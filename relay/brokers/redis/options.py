@@ -22,6 +22,8 @@ class RedisOptions:
     """Longest silence while replies are due, and longest wait for a full connection to take more."""
     maxlen: int | None
     """About how many entries a stream keeps; older ones are removed, read or not. None: all of them."""
+    wait_replicas: int
+    """How many replicas must have an event before it counts as acknowledged; 0: the primary's answer is enough."""
     max_pending: int = 4000
     """Most unanswered commands; beyond that ``publish`` waits."""
     max_bulk: int = 512 * 2**20

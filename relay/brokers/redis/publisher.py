@@ -3,6 +3,10 @@
 A session is opened on the first publish, and again after it was lost, timed out, was abandoned, or met a server that
 takes no writes. A cluster needs one for each of its nodes in use; see ``relay.brokers.redis.nodes``.
 
+Where Sentinels name the primary, they also say when it is another one (``relay.brokers.redis.sentinels``): the session
+with the old one ends at once, and so does an attempt to connect to it. With REDIS_WAIT_REPLICAS a session begins by
+counting the replicas; where there are too few, nothing is written.
+
 A probe uses short connections of its own. So it does not wait behind the events, a half-dead session cannot answer it,
 and replies that are slow because a session has much to do are no outage: Redis serves its connections in turn. A server
 that answers and takes no writes (a replica, one that is paused or loads its data, a cluster that is down) fails the
@@ -14,16 +18,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from redis.exceptions import RedisError
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import RedisError, ResponseError
 
 from relay.brokers.redis.errors import kind_of, unreachable
 from relay.brokers.redis.nodes import RedisNodes
 from relay.brokers.redis.options import RedisOptions
-from relay.brokers.redis.servers import RedisAddress, RedisServers, disconnect, ping
-from relay.brokers.redis.session import Redirect, RedisSession
+from relay.brokers.redis.sentinels import Sentinels
+from relay.brokers.redis.servers import RedisAddress, RedisServers, count_replicas, disconnect, ping
+from relay.brokers.redis.session import Redirect, RedisSession, too_few
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink
+from relay.core.outcome import Outcome, OutcomeSink, Unreachable
 
 
 class RedisPublisher:
@@ -37,6 +43,10 @@ class RedisPublisher:
         self._options = options
         self._servers: RedisServers | None = None
         self._nodes = RedisNodes(self._connect)
+        self._sentinels: Sentinels | None = None
+        """None until the first connection."""
+        self._primary: RedisAddress | None = None
+        """The last one that a Sentinel has announced."""
 
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError; does not connect."""
@@ -87,6 +97,8 @@ class RedisPublisher:
     async def abandon(self, reason: str) -> None:
         """Cut the connections and what is buffered for them."""
         await self._nodes.abandon(reason)
+        if self._sentinels is not None:  # the next connection subscribes again
+            await self._sentinels.close()
 
     async def close(self) -> None:
         """Abandon what is left."""
@@ -115,14 +127,45 @@ class RedisPublisher:
             self._servers = RedisServers(self._options)
         return self._servers
 
+    def _moved(self, sentinel: RedisAddress, primary: RedisAddress) -> None:
+        """A Sentinel says that the primary is this one now."""
+        self._named_servers().prefer(sentinel)  # the others may not know it yet
+        self._primary = primary
+        if (session := self._nodes.first) is not None and session.address != primary:
+            session.end(Unreachable(f"the Sentinels name {primary} as the primary, and no longer {session.address}"))
+
     async def _connect(self, address: RedisAddress | None, redirect: Redirect) -> RedisSession:
-        timeout = self._options.connection_timeout
+        timeout, servers = self._options.connection_timeout, self._named_servers()
+        if address is None:
+            self._sentinels = self._sentinels or Sentinels(servers, self._moved)
+            self._sentinels.start()
+        announced = self._primary
         try:
             async with asyncio.timeout(timeout):
-                connection = await self._named_servers().connect(address)
+                connection = await servers.connect(address)
+                ended = await self._too_few(connection)
         except TimeoutError:
-            raise BrokerUnreachable(f"{address or self._named_servers()}: no connection within {timeout:g} s") from None
+            raise BrokerUnreachable(f"{address or servers}: no connection within {timeout:g} s") from None
         except (RedisError, OSError) as error:
             reason = unreachable(error) or str(error)
-            raise kind_of(error)(f"{address or self._named_servers()}: {reason}") from None
-        return RedisSession(connection, self._options, redirect)
+            raise kind_of(error)(f"{address or servers}: {reason}") from None
+        session = RedisSession(connection, self._options, redirect)
+        if address is None and self._primary is not announced and self._primary != session.address:
+            ended = Unreachable(f"the Sentinels name another primary: {self._primary}")
+        if ended is not None:
+            session.end(ended)
+            await disconnect(connection)
+        return session
+
+    async def _too_few(self, connection: AbstractConnection) -> Outcome | None:
+        """What becomes of events while fewer replicas are in step than REDIS_WAIT_REPLICAS asks for."""
+        if not self._options.wait_replicas:
+            return None
+        try:
+            replicas = await count_replicas(connection)
+        except ResponseError:  # the WAIT behind the first event says why
+            return None
+        except BaseException:  # cancellation too
+            await disconnect(connection)
+            raise
+        return too_few(replicas, self._options) if replicas < self._options.wait_replicas else None

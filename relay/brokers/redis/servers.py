@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -64,14 +65,15 @@ class RedisServers:
         query = dict(parse_qsl(match["query"] or "", keep_blank_values=True)) if match else {}
         self._sentinel_login = {name: query.pop(f"sentinel_{name}", None) for name in ("username", "password")}
         self._starts: list[RedisAddress] = []
-        self._service = ""
+        self.service = ""
+        """What the Sentinels call the servers; empty without Sentinels."""
         url = options.url
         if match is not None:
             self._starts = _addresses(match["hosts"], 26379 if match["kind"].lower() == "sentinel" else 6379)
             path = match["path"] or ""
             if match["kind"].lower() == "sentinel":
-                self._service, _, path = path.partition("/")
-                if not self._service:
+                self.service, _, path = path.partition("/")
+                if not self.service:
                     raise ConfigError("PUBLISHER_URL names no service; write redis+sentinel://host:26379/mymaster")
             url = f"{match['scheme']}://{match['login'] or ''}host/{path}?{urlencode(query)}"
         self._pool = _connection_pool(url, options.connection_timeout)
@@ -83,6 +85,15 @@ class RedisServers:
         only = known.get("path") or f"{known.get('host', 'localhost')}:{known.get('port', 6379)}"
         return ", ".join(map(str, self._starts)) or str(only)
 
+    @property
+    def sentinels(self) -> Sequence[RedisAddress]:
+        """Empty without Sentinels."""
+        return tuple(self._starts) if self.service else ()
+
+    def prefer(self, start: RedisAddress) -> None:
+        """Begin the next connection with this one of the named addresses."""
+        self._starts.sort(key=lambda each: each != start)
+
     async def connect(self, address: RedisAddress | None) -> AbstractConnection:
         """Return a connection that is logged in. Raises RedisError or OSError."""
         if address is not None:
@@ -93,26 +104,28 @@ class RedisServers:
         for start in tuple(self._starts):
             try:
                 async with asyncio.timeout(self._timeout / len(self._starts)):
-                    connection = await (self._primary(start) if self._service else self._open(self._arguments(start)))
+                    connection = await (self._primary(start) if self.service else self._open(self._arguments(start)))
             except (RedisError, OSError) as error:  # a TimeoutError is an OSError
                 failure = RedisConnectionError(f"{start}: {str(error) or 'no answer in time'}")
             else:
-                # The next connection begins with the server that answered.
-                self._starts.sort(key=lambda each, first=start: each != first)  # type: ignore[misc]
+                self.prefer(start)  # the server that answered
                 return connection
         raise failure
 
+    async def open_sentinel(self, sentinel: RedisAddress) -> AbstractConnection:
+        """Return a connection to a Sentinel, logged in, on which messages are replies. Raises RedisError or OSError."""
+        return await self._open({**self._arguments(sentinel), **self._sentinel_login, "db": 0, "protocol": 2})
+
     async def _primary(self, sentinel: RedisAddress) -> AbstractConnection:
         """Ask a Sentinel for its service's primary; the answer of one that was cut off from the others may be old."""
-        arguments = {**self._arguments(sentinel), **self._sentinel_login, "db": 0}
-        connection = await self._open(arguments)
+        connection = await self.open_sentinel(sentinel)
         try:
-            await connection.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
+            await connection.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
             reply: Any = await connection.read_response()
         finally:
             await disconnect(connection)
         if not reply:
-            raise RedisConnectionError(f"this Sentinel knows no service {self._service!r}")
+            raise RedisConnectionError(f"this Sentinel knows no service {self.service!r}")
         primary = RedisAddress(text(reply[0]), int(reply[1]))
         connection = await self._open(self._arguments(primary))
         try:
@@ -151,6 +164,13 @@ async def ping(connection: AbstractConnection, stream: str | None) -> None:
         await _answer(connection, "XADD", stream, "0-0", "", "")
 
 
+async def count_replicas(connection: AbstractConnection) -> int:
+    """How many replicas are in step with the server. Raises RedisError or OSError."""
+    await connection.send_command("WAIT", 0, 1)  # for none of them, so the answer comes at once
+    reply: Any = await connection.read_response()
+    return int(reply)
+
+
 async def _answer(connection: AbstractConnection, *question: str) -> None:
     """Wait for any answer but that the server cannot be used; a user without the right to ask has one, too."""
     try:
@@ -185,6 +205,11 @@ async def disconnect(connection: AbstractConnection) -> None:
 def text(value: Any) -> str:  # noqa: ANN401 - a reply has the type that the protocol gave it
     """A reply as text."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def address_of(connection: AbstractConnection) -> RedisAddress:
+    """Where the connection goes; empty for a path."""
+    return RedisAddress(getattr(connection, "host", ""), getattr(connection, "port", 0))
 
 
 def _pairs(reply: Any) -> dict[str, str]:  # noqa: ANN401 - as above

@@ -7,6 +7,10 @@ come in time is never used again: a late reply would be matched with another eve
 The timeout is for a silent server. Bytes that still leave this host are a sign of life, so a large payload on a slow
 link does not time out. Time in which this process did not run, because it was stopped or had no CPU, does not count.
 
+With REDIS_WAIT_REPLICAS a WAIT follows each slice of commands, and its events count as acknowledged with its answer.
+Where too few replicas have them, the session ends: each WAIT behind it would take as long again. A session begins with
+a single event, so that a trial while replicas are missing stores one event at most.
+
 A session ends once and is not used again. Its connection is aborted, since an orderly close would first send what is
 still buffered.
 """
@@ -16,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
 
 from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
@@ -27,23 +32,41 @@ from relay.brokers.redis.arrived import NOTHING, ArrivedReplies
 from relay.brokers.redis.errors import REPLIES, classify, classify_loss
 from relay.brokers.redis.headers import entry_fields
 from relay.brokers.redis.options import RedisOptions
-from relay.brokers.redis.servers import disconnect, text
+from relay.brokers.redis.servers import address_of, disconnect, text
 from relay.brokers.sending import SendProgress
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, ConnectionCut, Outcome, OutcomeSink, Permanent, Unreachable
+from relay.core.outcome import (
+    ACKNOWLEDGED,
+    Acknowledged,
+    Away,
+    ConnectionCut,
+    Outcome,
+    OutcomeSink,
+    Permanent,
+    Transient,
+    Unreachable,
+)
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 20
 _LARGE_PAYLOAD = 1 << 16  # bytes, from which on a command goes out in pieces
 _LOOKS = 4  # in a write timeout: a silence is noticed a quarter of it late at most
 _ASKING = pack_command(("ASKING",))
+_TITLE = "destination redis"  # as the engine reports one that is blocked
 
 Offer = tuple[OutboxEvent, OutcomeSink, int]
 """An event, the sink of its ``publish`` call, and how often the nodes of a cluster redirected it."""
 
 Redirect = Callable[[Offer, AskError], None]
 """Takes an event that belongs to another node of the cluster; the session has forgotten it."""
+
+
+class _Mark(Enum):
+    """A command that carries no event."""
+
+    ASKING = auto()
+    WAIT = auto()
 
 
 class RedisSession:
@@ -53,6 +76,7 @@ class RedisSession:
         """``connection`` is logged in and belongs to the session from here on."""
         self.ended_as: Outcome | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
+        self.address = address_of(connection)
         self._connection = connection
         # Noted at the start: redis-py drops its reference when it gives a connection up, and what the writer still
         # buffers could reach the server later.
@@ -61,9 +85,17 @@ class RedisSession:
         self._options = options
         self._trim = trimming(options.maxlen)
         self._redirect = redirect
-        self._pending: deque[Offer | None] = deque()
-        """What is unanswered, in the order of the commands; None stands for an ASKING."""
+        self._pending: deque[Offer | _Mark] = deque()
+        """What is unanswered, in the order of the commands."""
+        self._stored: list[tuple[Entry, Outcome]] = []
+        """Acknowledgements of the primary, of which no WAIT has said yet that enough replicas have their events."""
         self._answered: list[tuple[Entry, Outcome]] = []
+        self._most_pending = 1 if options.wait_replicas else options.max_pending
+        self._wait = wait(options) if options.wait_replicas else b""
+        # The server may be silent for as long as a WAIT waits.
+        self._most_looks = 2 * _LOOKS if options.wait_replicas else _LOOKS
+        self._reporting = False
+        """Whether a report is due in this turn of the event loop."""
         self._work = asyncio.Event()
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -88,7 +120,7 @@ class RedisSession:
         """
         at = 0
         while at < len(offers):
-            while len(self._pending) >= self._options.max_pending and self.ended_as is None:
+            while len(self._pending) >= self._most_pending and self.ended_as is None:
                 self._room.clear()
                 await self._room.wait()
             if isinstance(self.ended_as, ConnectionCut):
@@ -113,7 +145,9 @@ class RedisSession:
             self._reader.cancel()
         self._report()
         lost, self._pending = self._pending, deque()
-        resolve(((offer[0], offer[1]), outcome) for offer in lost if offer is not None)
+        stored, self._stored = self._stored, []
+        resolve((entry, outcome) for entry, _ in stored)
+        resolve(((offer[0], offer[1]), outcome) for offer in lost if not isinstance(offer, _Mark))
         self._work.set()  # the reading task may wait for events; it sees ``ended_as`` and returns
 
     async def gone(self) -> None:
@@ -128,7 +162,7 @@ class RedisSession:
             self._silent_looks = 0
         at, size, max_bulk, message_format = start, 0, self._options.max_bulk, self._options.message_format
         trim = self._trim
-        stop = min(start + _SLICE, start + self._options.max_pending - len(self._pending), len(offers))
+        stop = min(start + _SLICE, start + self._most_pending - len(self._pending), len(offers))
         while at < stop and size < _SLICE_BYTES:
             offer = event, sink, _ = offers[at]
             at += 1
@@ -140,7 +174,7 @@ class RedisSession:
                 continue
             if asking:
                 commands.append(_ASKING)
-                self._pending.append(None)
+                self._pending.append(_Mark.ASKING)
             if length < _LARGE_PAYLOAD:
                 commands.append(pack_command(xadd(event, message, trim)))  # type: ignore[arg-type]  # its stub has tuples of one
             else:
@@ -148,12 +182,19 @@ class RedisSession:
             size += length
             self._pending.append(offer)
         if commands:
-            self._work.set()
-            if self._watcher is None:
-                self._watcher = self._loop.call_later(self._options.write_timeout / _LOOKS, self._watch)
-            await self._write(commands)
+            await self._write_watched(commands)
         await asyncio.sleep(0)
         return at
+
+    async def _write_watched(self, commands: list[bytes]) -> None:
+        """Write commands that carry events, and look for their replies from now on."""
+        if self._wait:
+            commands.append(self._wait)
+            self._pending.append(_Mark.WAIT)
+        self._work.set()
+        if self._watcher is None:
+            self._watcher = self._loop.call_later(self._options.write_timeout / _LOOKS, self._watch)
+        await self._write(commands)
 
     def _watch(self) -> None:
         """End the session when replies are due and the server has been silent for the timeout.
@@ -165,7 +206,7 @@ class RedisSession:
         if self.ended_as is not None or not self._pending:
             return
         self._silent_looks = 0 if self._sending.advanced() else self._silent_looks + 1
-        if self._silent_looks > _LOOKS:
+        if self._silent_looks > self._most_looks:
             self.end(classify(RedisTimeoutError(f"no reply within {self._options.write_timeout:g} s")))
         else:
             self._watcher = self._loop.call_later(self._options.write_timeout / _LOOKS, self._watch)
@@ -215,6 +256,8 @@ class RedisSession:
         """What a reply says. Raises an error that is no reply to one command."""
         if isinstance(reply, bytes):  # XADD's only reply that is no error
             return Acknowledged({"entry_id": text(reply)}) if self._options.receipts else ACKNOWLEDGED
+        if isinstance(reply, int):  # WAIT's
+            return ACKNOWLEDGED if reply >= self._options.wait_replicas else too_few(reply, self._options)
         if isinstance(reply, AskError):  # MovedError is one, too
             return reply
         if isinstance(reply, REPLIES):
@@ -227,20 +270,54 @@ class RedisSession:
             self.end(reply)  # with the events behind it: this server takes none of them
             return
         offer = self._pending.popleft()
-        if offer is None:
+        if isinstance(offer, _Mark):
+            if offer is _Mark.WAIT:
+                self._answer_wait(reply)
             return
-        if not self._answered:
-            self._loop.call_soon(self._report)
         if isinstance(reply, AskError):
             self._redirect(offer, reply)
+        elif self._wait and isinstance(reply, Acknowledged):
+            self._silent_looks = 0
+            self._stored.append(((offer[0], offer[1]), reply))
+            return
         else:
             self._answered.append(((offer[0], offer[1]), reply))
+        if not self._reporting:
+            self._report_soon()
+
+    def _answer_wait(self, reply: Outcome | AskError) -> None:
+        """Acknowledge what was stored before a WAIT, or end the session: too few replicas have it."""
+        if not isinstance(reply, Acknowledged):
+            why = f"{reply.code}: {reply.reason}" if isinstance(reply, Transient) else str(reply)
+            self.end(reply if isinstance(reply, Away) else Away(f"WAIT of REDIS_WAIT_REPLICAS: {why}", _TITLE))
+            return
+        self._most_pending = self._options.max_pending
+        self._answered += self._stored
+        self._stored.clear()
+        self._report_soon()
+
+    def _report_soon(self) -> None:
+        self._reporting = True
+        self._loop.call_soon(self._report)
 
     def _report(self) -> None:
-        self._silent_looks = 0
+        self._silent_looks, self._reporting = 0, False
         answered, self._answered = self._answered, []
         resolve(answered)
         self._room.set()
+
+
+def wait(options: RedisOptions) -> bytes:
+    """The command that waits until enough replicas have everything before it on this connection."""
+    command: bytes = pack_command(("WAIT", options.wait_replicas, max(1, int(options.write_timeout * 1000))))  # type: ignore[arg-type]  # its stub has tuples of one
+    return command
+
+
+def too_few(replicas: int, options: RedisOptions) -> Away:
+    """What becomes of events that fewer replicas have than are asked for."""
+    return Away(
+        f"NOREPLICAS: {replicas} replicas have it, fewer than REDIS_WAIT_REPLICAS={options.wait_replicas}", _TITLE
+    )
 
 
 def trimming(maxlen: int | None) -> tuple[str, ...]:

@@ -141,7 +141,7 @@ class Destination(ABC):
         return ""
 
     def look(self) -> None:  # noqa: B027 - another task looks at one of several
-        """Look at one that answers, after a probe."""
+        """Look at one that answers, after a probe, and when events came back or are answered again."""
 
     def say(self, state: DestinationState, reason: str, *, again: bool = False) -> None:
         """Log what begins; FLOWING is the end of it, and what it does then. ``again``: it was so before."""
@@ -200,6 +200,8 @@ class Destination(ABC):
             with suppress(BrokerUnreachable):
                 await self.check(self._time.flowing)
                 self.decide_undecided()
+        else:
+            self.look()
 
     async def _knock(self) -> None:
         await asyncio.sleep(max(0.0, self._next_knock - self._clock()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +22,13 @@ def ask(server: ValkeyServer, *command: str | int) -> Any:
     """Send one command, and return the reply."""
     with redis.Redis.from_url(server.url, socket_timeout=5) as client:
         return client.execute_command(*command)
+
+
+def role(server: ValkeyServer) -> str:
+    """``master`` or ``slave``; empty while the server changes from one to the other, which cuts connections."""
+    with suppress(redis.ConnectionError):
+        return str(ask(server, "ROLE")[0].decode())
+    return ""
 
 
 class ValkeySentinel(ValkeyServer):

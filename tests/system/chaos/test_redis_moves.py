@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 
 import pytest
 
@@ -10,9 +11,10 @@ from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.measured import Measured
 from tests.support.fixtures.outbox import Outbox
 from tests.support.servers.valkey import ValkeyServer
-from tests.support.servers.valkey_groups import SERVICE, ValkeySentinel, ask
+from tests.support.servers.valkey_groups import SERVICE, ValkeySentinel, ask, role
 from tests.support.waiting import wait_until
-from tests.system.chaos.looking import check_finished, seconds_until
+from tests.system.chaos.load import Writers
+from tests.system.chaos.looking import check_finished, delivered, seconds_until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.redis]
 
@@ -65,3 +67,47 @@ def test_a_server_that_takes_no_writes_for_a_while_costs_no_attempt(outbox: Outb
         wait_until(lambda: outbox.counts() == {"DELIVERED": EVENTS + 1}, 60, "every event to be delivered")
         check_finished(outbox)
         assert outbox.rows("max(attempts), max(last_error)") == [(0, None)]
+
+
+@pytest.mark.timeout(400)
+def test_with_replicas_waited_for_a_fail_over_loses_nothing_that_is_delivered(
+    outbox: Outbox, daemon: StartDaemon, measured: Measured
+) -> None:
+    at_once = {"repl-diskless-sync-delay": "0"}
+    with ValkeyServer(settings=at_once) as first, ValkeyServer(settings=at_once) as second:
+        ask(second, "REPLICAOF", "127.0.0.1", first.port)
+        with ValkeySentinel(first) as sentinel:
+            relay = daemon(
+                PUBLISHER_URL=f"redis+sentinel://127.0.0.1:{sentinel.port}/{SERVICE}",
+                PUBLISHER_CONNECT_RETRY_INTERVAL="500ms",
+                REDIS_WAIT_REPLICAS="1",
+                RETRY_MAX_ATTEMPTS="2",
+            ).wait_ready()
+            with Writers(outbox.url, "orders", per_second=500):
+                for primary, replica in ((first, second), (second, first)):
+                    wait_until(lambda one=primary: ask(one, "WAIT", 0, 1) == 1, 60, "the replica to be in step")  # type: ignore[misc]
+                    wait_until(lambda one=replica: can_be_promoted(sentinel, one), 60, "the Sentinel to know it")  # type: ignore[misc]
+                    before = delivered(outbox)
+                    wait_until(lambda least=before: delivered(outbox) > least + 500, 60, "the drain to go on")  # type: ignore[misc]
+                    ask(sentinel, "SENTINEL", "FAILOVER", SERVICE)
+                    wait_until(lambda one=primary: role(one) == "slave", 60, "the old one to be demoted")  # type: ignore[misc]
+            recovery = seconds_until(lambda: not outbox.unfinished(), 120, "every event to be delivered")
+            check_finished(outbox)
+            assert relay.running
+            sent = {event_id for (event_id,) in outbox.rows("event_id::text")}
+            received = Counter(fields[b"id"].decode() for _, fields in ask(first, "XRANGE", "orders", "-", "+"))
+    assert len(sent - received.keys()) == 0
+    measured(
+        fault="SENTINEL FAILOVER twice under load, REDIS_WAIT_REPLICAS=1",
+        recovery_s=recovery,
+        events=len(sent),
+        duplicates=received.total() - len(received),
+        lost=len(sent - received.keys()),
+    )
+
+
+def can_be_promoted(sentinel: ValkeySentinel, replica: ValkeyServer) -> bool:
+    """Whether the Sentinel knows this replica, and that it is in step."""
+    known = ask(sentinel, "SENTINEL", "REPLICAS", SERVICE)
+    facts = [(one[b"port"], one[b"flags"], one[b"master-link-status"]) for one in known]
+    return (str(replica.port).encode(), b"slave", b"ok") in facts
