@@ -11,6 +11,10 @@ is alone in its key, and goes over the first session, so that it does not end th
 
 The probe has a connection of its own (``relay.brokers.kafka.probe``): slow acknowledgements are no outage.
 
+A broker that throttles (a quota) answers a request with the time for which it reads no more from this client. What the
+client holds then expires unread, in its queue or on the way. That is no failure of an event: no attempt is used. The
+client does not say which of its messages it had sent, so what decides is that a broker throttled it meanwhile.
+
 A session that fails fatally (a lost or fenced idempotent sequence) is replaced automatically and its events are
 released. librdkafka reports a refused login or TLS handshake as an error of the client, never with a message: the
 reason stands until the broker answers again, and every failed probe names it.
@@ -42,7 +46,7 @@ from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Acknowledged, Outcome, OutcomeSink, Transient, Unreachable, Withheld
+from relay.core.outcome import Acknowledged, Away, Outcome, OutcomeSink, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import SingleDestination
 from relay.core.secrets import mask_values
 
@@ -50,6 +54,7 @@ _log = logging.getLogger(__name__)
 _LIBRARY_LOG = logging.getLogger("librdkafka")
 _SAME_LINE_EVERY = 30.0  # seconds; librdkafka repeats its lines at every attempt to connect
 _CLOSE_WITHIN = 1.8  # seconds
+_THROTTLED = "a broker throttles this client (a quota of bytes or requests)"
 _GAPLESS_LINE = re.compile("gapless|Gap-less")
 _NUMBER = re.compile(r"\d+")  # a line holds the client's number and milliseconds
 _TLS_ALERT = "SSL alert number"  # in the text of a broken connection, which has no code of its own for it
@@ -79,6 +84,13 @@ class KafkaPublisher(SingleDestination):
     def keeps_runs(self) -> bool:
         """In order per key, unless the URL takes the order of a partition away. False before ``open``."""
         return self._run_config is not None
+
+    @property
+    def blocked(self) -> str:
+        """How long a broker lets what the client holds wait."""
+        sessions = [session for session in (self._main, self._runs, self._alone) if session is not None]
+        seconds = max((session.throttled for session in sessions), default=0.0)
+        return f"{_THROTTLED}, for {seconds:.0f} s more" if seconds else ""
 
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError naming the property; does not connect."""
@@ -197,7 +209,7 @@ class KafkaPublisher(SingleDestination):
             self._start(self._offer_alone(self._alone_session(), again))
         resolve(
             [
-                (entry, classify(failure.code, failure.text))
+                (entry, self._outcome(session, failure))
                 for entry, failure in failures
                 if failure.code not in BATCH_REFUSALS or session is self._alone
             ]
@@ -227,13 +239,21 @@ class KafkaPublisher(SingleDestination):
             if failure.code in BATCH_REFUSALS:
                 again.setdefault(run, []).append(entry)
             else:
-                outcomes.append((entry, classify(failure.code, failure.text)))
+                outcomes.append((entry, self._outcome(session, failure)))
                 ended.add(run)
         for entries in again.values():
             self._start(self._offer_in_turn(self._alone_session(), entries))
         resolve(outcomes)
         if blamed is not None and (blamed.fatal or session.holds(ended | again.keys())):
             self._replace(session, Failure(GAPLESS, f"{blamed.code}: {blamed.text}", True))
+
+    def _outcome(self, session: KafkaSession, failure: Failure) -> Outcome:
+        """The outcome of a message that failed; one that expired while a broker throttled waits."""
+        outcome = classify(failure.code, failure.text)
+        offered_at = asyncio.get_running_loop().time() - self._options.write_timeout
+        if isinstance(outcome, TimedOut) and session.throttled_until >= offered_at:
+            return Away(f"{_THROTTLED}: {failure.text}", "destination kafka")
+        return outcome
 
     @staticmethod
     async def _offer_in_turn(session: KafkaSession, entries: list[Entry]) -> None:

@@ -27,7 +27,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import classify, invalid_topic
@@ -51,6 +51,7 @@ _LONGEST_POLL = 0.02  # seconds between two polls while an answer is missing, at
 _IDLE_POLL = 0.5  # seconds between two polls of an idle client, which has only errors to report
 _ROOM_POLL = 0.1  # seconds between two looks for room in a full queue
 _PURGE_WITHIN = 0.5  # seconds for the reports of purged messages; the producer's end drops the rest
+_LONG_THROTTLE = 1.0  # seconds; shorter ones only slow a client down
 _SLICE = 400  # events offered before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 21
 
@@ -161,7 +162,9 @@ class KafkaSession:
         """
         self.ended_as: Outcome | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
-        producer = Producer(config | {"error_cb": callbacks.error})
+        self.throttled_until = float("-inf")
+        """Until when a broker lets this client wait, for a quota; seconds on the event loop's clock."""
+        producer = Producer(config | {"error_cb": callbacks.error, "throttle_cb": self._note_throttle})
         self._producer: Producer | None = producer
         """None once the session has ended and the last reports are read."""
         self._callbacks = callbacks
@@ -217,6 +220,11 @@ class KafkaSession:
             self._pass_on()
         return reported
 
+    @property
+    def throttled(self) -> float:
+        """Seconds for which a broker lets what the client holds wait; 0 where it holds nothing."""
+        return max(0.0, self.throttled_until - self._loop.time()) if self._offers else 0.0
+
     def holds(self, keys: Collection[str]) -> bool:
         """Whether the client holds an event of one of these keys."""
         held = (event for offer in self._offers for event in offer.in_client if event is not None)
@@ -242,6 +250,11 @@ class KafkaSession:
         for offer in offers:
             if lost := offer.take_unanswered():
                 offer.sink([(event, ended_as) for event in lost])
+
+    def _note_throttle(self, event: ThrottleEvent) -> None:
+        """The end is not reported but for the next connection: its first request goes through, and is answered."""
+        if event.throttle_time >= _LONG_THROTTLE:
+            self.throttled_until = max(self.throttled_until, self._loop.time() + event.throttle_time)
 
     def _pass_on(self) -> None:
         """Resolve what was acknowledged; the publisher decides on what failed, while the session is in use."""

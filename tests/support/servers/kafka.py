@@ -51,6 +51,12 @@ class KafkaServer(LocalServer):
         """The bootstrap address, ``host:port``."""
         return f"127.0.0.1:{self.port}"
 
+    def limit_producers(self, bytes_per_second: int) -> None:
+        """Set the quota of each client that has none of its own."""
+        tool = [*_JAVA, "-Xmx256m", "-cp", f"{jars()}/*", "kafka.admin.ConfigCommand", "--bootstrap-server", self.url]
+        quota = ["--alter", "--add-config", f"producer_byte_rate={bytes_per_second}"]
+        run_tool([*tool, *quota, "--entity-type", "clients", "--entity-default"], self.folder)
+
     def _prepare(self) -> None:
         self.port, self._controller_port = free_ports(2)
         properties = self._write_properties()
