@@ -166,7 +166,7 @@ BROKERS: Final = (
     Mutant(
         "Redis: silence is waited for without end",
         "relay/brokers/redis/session.py",
-        "        if self._silent_looks > _LOOKS:",
+        "        if self._silent_looks > self._most_looks:",
         "        if False:",
         (f"{_REDIS}::test_only_a_silence_while_replies_are_due_is_a_timeout",),
     ),
