@@ -93,6 +93,7 @@ def rabbit_options(settings: Settings) -> RabbitOptions:
         message_format=_message_format(settings, cloudevents.AMQP),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         exchange=settings.rabbitmq_exchange or "",
+        mandatory=settings.rabbitmq_mandatory,
         publish_timeout=settings.rabbitmq_publish_timeout,
         connection_timeout=settings.rabbitmq_connection_timeout,
     )

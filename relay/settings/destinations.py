@@ -88,6 +88,12 @@ class RabbitMQ(VariableGroup):
         "queue of that name.",
         shown="the default exchange",
     )
+    rabbitmq_mandatory: Flag = variable(
+        "true",
+        "Whether a message that no queue takes is returned, so that its event fails. `false`: it counts as delivered "
+        "and is lost, unless the exchange keeps it, as the delayed-message exchange does "
+        "(see docs/reference/messages.md).",
+    )
     rabbitmq_publish_timeout: Duration = variable("10s", "Longest wait for the confirm of a message.")
     rabbitmq_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
 

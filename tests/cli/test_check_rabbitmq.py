@@ -43,4 +43,6 @@ def test_an_exchange_that_is_missing_is_named(
     assert (level, message) == ("error", f"exchange {exchange!r} does not exist")
     rabbit.channel.exchange_declare(exchange, "topic", durable=True)
     assert "exchange" not in check(tmp_path, variables)
+    said = call_cli(tmp_path, "check", **variables, RABBITMQ_MANDATORY="false").stdout
+    assert "RABBITMQ_MANDATORY=false: what none of them takes is lost" in said
     rabbit.channel.exchange_delete(exchange)

@@ -32,6 +32,8 @@ async def check(options: RabbitOptions, names: Sequence[str] | None, context: Ch
     if options.exchange:
         if await has_exchange(options):
             message = f"exchange {options.exchange!r} exists; its bindings were not checked"
+            if not options.mandatory:
+                message += ", and RABBITMQ_MANDATORY=false: what none of them takes is lost"
             return [Finding(Level.OK, "exchange", message)]
         advice = f"create it, or correct RABBITMQ_EXCHANGE; {_UNTIL_THEN}"
         return [Finding(Level.ERROR, "exchange", f"exchange {options.exchange!r} does not exist", advice)]

@@ -28,7 +28,7 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 
 _END: Final = bytes([END])
 _PUBLISH: Final = b"\x00\x3c\x00\x28\x00\x00"  # class basic, method publish, a reserved number
-_MANDATORY: Final = b"\x01"
+_MANDATORY: Final = (b"\x00", b"\x01")  # whether a message that no queue takes is returned
 # Class basic, no weight, the body's size; content type, headers, delivery mode and message id follow.
 _CONTENT: Final = struct.Struct(">HHQH")
 _BASIC: Final = 60
@@ -38,10 +38,15 @@ _LONGEST_KEY: Final = 255  # bytes of a routing key
 
 
 def message_frames(
-    event: OutboxEvent, exchange: str, frame_max: int, message: FormattedMessage | None = None
+    event: OutboxEvent,
+    exchange: str,
+    frame_max: int,
+    message: FormattedMessage | None = None,
+    *,
+    mandatory: bool = True,
 ) -> list[bytes] | Permanent:
     """The frames that publish an event, or why the server would cut the connection on them."""
-    method = publish_frame(exchange, event.event_type)
+    method = publish_frame(exchange, event.event_type, mandatory=mandatory)
     if method is None:
         return Permanent("BAD_ROUTING_KEY", f"the routing key is longer than {_LONGEST_KEY} bytes, AMQP's limit")
     headers = message_headers(event, message)
@@ -71,11 +76,11 @@ def message_frames(
 
 
 @lru_cache(maxsize=4096)
-def publish_frame(exchange: str, routing_key: str) -> bytes | None:
-    """The frame that begins a mandatory message; None for a routing key that is too long."""
+def publish_frame(exchange: str, routing_key: str, *, mandatory: bool) -> bytes | None:
+    """The frame that begins a message; None for a routing key that is too long."""
     key = routing_key.encode()
     if len(key) > _LONGEST_KEY:
         return None
     name = exchange.encode()
-    method = b"%s%c%s%c%s%s" % (_PUBLISH, len(name), name, len(key), key, _MANDATORY)
+    method = b"%s%c%s%c%s%s" % (_PUBLISH, len(name), name, len(key), key, _MANDATORY[mandatory])
     return FRAME_START.pack(METHOD, CHANNEL, len(method)) + method + _END

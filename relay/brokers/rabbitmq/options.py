@@ -42,6 +42,8 @@ class RabbitOptions:
     """Where messages go, with the event type as routing key; empty for the default exchange, which routes to the queue
     of that name.
     """
+    mandatory: bool
+    """Whether the server returns a message that no queue takes, instead of confirming and dropping it."""
     publish_timeout: float
     """From the offer of a message to its confirm."""
     connection_timeout: float
@@ -82,6 +84,11 @@ def read_target(options: RabbitOptions) -> RabbitTarget:
     """
     if len(options.exchange.encode()) > _LONGEST_NAME:
         raise ConfigError(f"RABBITMQ_EXCHANGE is longer than {_LONGEST_NAME} bytes, the most that AMQP can name")
+    if not (options.mandatory or options.exchange):
+        raise ConfigError(
+            "RABBITMQ_MANDATORY=false is for an exchange that keeps messages itself; set RABBITMQ_EXCHANGE. With the "
+            "default exchange each event without a queue would be lost, and count as delivered"
+        )
     match = _URL.fullmatch(options.url.strip())
     if match is None:
         raise ConfigError(f"PUBLISHER_URL is not usable for RabbitMQ: {_SHAPE}")

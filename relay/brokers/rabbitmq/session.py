@@ -155,14 +155,17 @@ class RabbitSession(PipelinedSession):
         """Publish by one write, as many as ``SLICE_BYTES`` lets through; returns how many it came to."""
         deadline = self._loop.time() + self._options.publish_timeout
         written, frame_max = self._wire.sending.written, self._wire.frame_max
-        exchange, message_format = self._options.exchange, self._options.message_format
+        exchange, mandatory = self._options.exchange, self._options.mandatory
+        message_format = self._options.message_format
         parts: list[bytes] = []
         count = size = 0
         for entry in entries:
             count += 1
             event = entry[0]
             message = None if message_format is None else message_format(event)
-            frames = self._too_large(message or event) or message_frames(event, exchange, frame_max, message)
+            frames = self._too_large(message or event) or message_frames(
+                event, exchange, frame_max, message, mandatory=mandatory
+            )
             if isinstance(frames, Permanent):
                 resolve([(entry, frames)])
                 continue

@@ -33,19 +33,19 @@ def event(payload: bytes = b"", key: str | None = None, headers: str = "{}", eve
     return OutboxEvent(EventId(str(uuid.uuid4())), event_type, key, payload, headers, 0, 0.0)
 
 
-@given(exchange=TEXT, routing_key=TEXT, payload=st.binary(max_size=9000), key=st.none() | TEXT)
+@given(exchange=TEXT, routing_key=TEXT, payload=st.binary(max_size=9000), key=st.none() | TEXT, mandatory=st.booleans())
 def test_another_library_reads_what_is_published(
-    exchange: str, routing_key: str, payload: bytes, key: str | None
+    exchange: str, routing_key: str, payload: bytes, key: str | None, mandatory: bool
 ) -> None:
     sent = event(payload, key, '{"a": "ü", "n": 1}', routing_key)
-    parts = message_frames(sent, exchange, 4096)
+    parts = message_frames(sent, exchange, 4096, mandatory=mandatory)
     assert not isinstance(parts, Permanent)
     method, header, *bodies = read(b"".join(parts))
     assert isinstance(method, commands.Basic.Publish)
     assert (method.exchange, method.routing_key, method.mandatory, method.immediate) == (
         exchange,
         routing_key,
-        True,
+        mandatory,
         False,
     )
     assert isinstance(header, ContentHeader)

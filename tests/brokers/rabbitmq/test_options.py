@@ -56,6 +56,12 @@ def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
         read_target(rabbit_options(f"amqps://host?tls_ca={path}"))
 
 
+def test_without_mandatory_there_must_be_an_exchange() -> None:
+    read_target(rabbit_options("amqp://host", exchange="delayed", mandatory=False))
+    with pytest.raises(ConfigError, match="RABBITMQ_MANDATORY=false is for an exchange"):
+        read_target(rabbit_options("amqp://host", mandatory=False))
+
+
 def test_an_exchange_has_a_longest_name() -> None:
     read_target(rabbit_options("amqp://host", exchange="x" * 255))
     with pytest.raises(ConfigError, match="RABBITMQ_EXCHANGE is longer than 255 bytes"):

@@ -125,6 +125,20 @@ async def test_an_exchange_routes_by_the_event_type(rabbitmq_url: str, rabbit: R
     assert [message.body for message in rabbit.read(name, 1)] == [b"1"]
 
 
+async def test_without_mandatory_an_exchange_takes_what_no_queue_does(
+    rabbitmq_url: str, rabbit: RabbitAdmin, queue: MakeQueue
+) -> None:
+    """As the delayed-message exchange does, which Debian's server does not have: it returns what it delays."""
+    exchange, name = f"test.{uuid.uuid4().hex[:12]}", queue()
+    rabbit.channel.exchange_declare(exchange, "topic", durable=True)
+    rabbit.channel.queue_bind(name, exchange, "user.*")
+    async with opened(rabbitmq_url, exchange=exchange, mandatory=False) as publisher:
+        results = await outcomes(publisher, [make_event("user.signup", b"1"), make_event("order.paid")])
+    rabbit.channel.exchange_delete(exchange)
+    assert results == [Acknowledged()] * 2
+    assert [message.body for message in rabbit.read(name, 1)] == [b"1"]
+
+
 async def test_a_queue_that_is_bound_later_takes_the_next_attempt(
     publisher: RabbitPublisher, rabbit: RabbitAdmin
 ) -> None:
