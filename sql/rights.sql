@@ -1,25 +1,46 @@
--- Whether this user holds a right, for relay-cli check. Catalog only; locks nothing. The answer is NULL for an object
--- that does not exist, and the statement is refused (42501) where the user may not use the object's schema.
+-- Whether a role holds a right, for relay-cli check and roles; this user where role is NULL. Catalog only; locks nothing.
+-- The answer is NULL for an object that does not exist, and the statement is refused (42501) where this user may not use
+-- the object's schema. Every statement also has the parameter role.
 
 -- name: table
 -- A right on a table. Parameters: object (quoted as in SQL), privilege.
-SELECT HAS_TABLE_PRIVILEGE(TO_REGCLASS(%(object)s::text)::oid, %(privilege)s::text);
+SELECT HAS_TABLE_PRIVILEGE(
+    COALESCE(%(role)s::name, CURRENT_USER), TO_REGCLASS(%(object)s::text)::oid, %(privilege)s::text
+);
 
 -- name: column
 -- A right on a column of a table. Parameters: object (quoted), name of the column, privilege.
-SELECT HAS_COLUMN_PRIVILEGE(TO_REGCLASS(%(object)s::text)::oid, %(name)s::text, %(privilege)s::text);
+SELECT HAS_COLUMN_PRIVILEGE(
+    COALESCE(%(role)s::name, CURRENT_USER), TO_REGCLASS(%(object)s::text)::oid, %(name)s::text, %(privilege)s::text
+);
 
 -- name: schema
 -- A right on a schema. Parameters: object (quoted), privilege.
-SELECT HAS_SCHEMA_PRIVILEGE(TO_REGNAMESPACE(%(object)s::text)::oid, %(privilege)s::text);
+SELECT HAS_SCHEMA_PRIVILEGE(
+    COALESCE(%(role)s::name, CURRENT_USER), TO_REGNAMESPACE(%(object)s::text)::oid, %(privilege)s::text
+);
 
 -- name: function
 -- A right on a function. Parameters: object (quoted, with the types of its arguments), privilege.
-SELECT HAS_FUNCTION_PRIVILEGE(TO_REGPROCEDURE(%(object)s::text)::oid, %(privilege)s::text);
+SELECT HAS_FUNCTION_PRIVILEGE(
+    COALESCE(%(role)s::name, CURRENT_USER), TO_REGPROCEDURE(%(object)s::text)::oid, %(privilege)s::text
+);
 
 -- name: sequence
 -- A right on a sequence. Parameters: object (quoted), privilege.
-SELECT HAS_SEQUENCE_PRIVILEGE(TO_REGCLASS(%(object)s::text)::oid, %(privilege)s::text);
+SELECT HAS_SEQUENCE_PRIVILEGE(
+    COALESCE(%(role)s::name, CURRENT_USER), TO_REGCLASS(%(object)s::text)::oid, %(privilege)s::text
+);
+
+-- name: database
+-- A right on this database. Parameters: privilege.
+SELECT HAS_DATABASE_PRIVILEGE(
+    COALESCE(%(role)s::name, CURRENT_USER), CURRENT_DATABASE(), %(privilege)s::text
+);
+
+-- name: acts_as
+-- Whether this user has the rights of a role. Parameters: holder.
+SELECT PG_HAS_ROLE(%(holder)s::name, 'USAGE');
 
 -- name: exists
 -- Whether there is such a table or sequence, also where this user may not use its schema. Parameters: schema, name.

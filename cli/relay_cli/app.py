@@ -14,6 +14,7 @@ from relay_cli.options import StorageUrl
 
 COMMANDS: Final = {
     "migrate": "relay_cli.migrate",
+    "roles": "relay_cli.roles",
     "check": "relay_cli.check",
     "stats": "relay_cli.stats",
     "list": "relay_cli.listing",

@@ -4,6 +4,8 @@ FAILED = 1
 """The database or the table does not allow it."""
 WRONG = 2
 """Wrong usage, or a wrong setting."""
+INCOMPLETE = 3
+"""What this user may was done, and other roles must do the rest."""
 INTERRUPTED = 130
 """After Ctrl-C, as in a shell."""
 TERMINATED = 143

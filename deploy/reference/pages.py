@@ -1,4 +1,4 @@
-"""The parts of docs/reference/http.md and http-examples.md that are made from the routes and the examples.
+"""The parts of docs/reference: http.md from the routes, http-examples.md from the examples, sql.md from the grants.
 
 Connects to nothing. Each part replaces what stands between the markers of its page: ValueError without markers.
 """
@@ -12,15 +12,28 @@ from typing import Final
 from urllib.parse import urlencode
 
 from deploy.reference.examples import EXAMPLES, Example
+from relay.app.roles import RolesRequest, Rooms
 from relay.console.access.rules import route_rules
 from relay.console.api.document import openapi_document
 from relay.console.app import API, build_console
 from relay.core.markers import replace_between
+from relay.core.role import Role
+from relay.postgres.grants import rights_of
+from relay.postgres.roles import GROUPS
+from relay.postgres.sql import TableName
 from relay.settings.settings import Settings
 
 BEGIN: Final = "<!-- begin: python -m deploy.reference -->"
 _SETTINGS: Final = {"STORAGE_URL": "postgres://reader@127.0.0.1:1/none"}
 """Enough to build the routes; no database is there."""
+_STORE: Final = "what `relay-cli store grant` gives it on an event store"
+_BESIDES: Final = {
+    Role.MIGRATE: ["owns every table, sequence and function; USAGE and CREATE on their schema, CREATE on the database"],
+    Role.RELAY: ["with `ON_DELIVERED=delete` DELETE on `openoutbox_events`"],
+    Role.EVENTSTORE: [_STORE],
+    Role.CONSOLE: [_STORE],
+}
+"""What is not a list of rights."""
 
 
 def table() -> str:
@@ -65,9 +78,31 @@ def _json(value: object) -> str:
     return line if len(line) <= 110 else json.dumps(value, indent=2)
 
 
+def roles() -> str:
+    """The database's roles, each with the rights that relay-cli roles gives it where all parts are there."""
+    rooms = Rooms(TableName(), RolesRequest(TableName()), None)
+    lines = ["| role | for | `check --for` | rights |", "|---|---|---|---|"]
+    for group in GROUPS:
+        rights: dict[str, dict[str, list[str]]] = {}
+        for right in rights_of(rooms.grants(group)):
+            kind = "schema " if right.kind == "schema" else ""
+            place = f"{kind}`{right.object.replace(chr(34), '')}`"
+            columns = rights.setdefault(place, {}).setdefault(right.privilege, [])
+            columns += [right.column] if right.column else []
+        cells = [f"{name}: {', '.join(map(_privilege, each, each.values()))}" for name, each in rights.items()]
+        cells += _BESIDES.get(group.role, [])
+        lines.append(f"| `{group.name}` | {group.work} | `{group.role}` | {'; '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _privilege(name: str, columns: list[str]) -> str:
+    return f"{name} ({', '.join(columns)})" if columns else name
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/reference/http.md": table,
     "docs/reference/http-examples.md": examples,
+    "docs/reference/sql.md": roles,
 }
 """What makes the part of each page."""
 

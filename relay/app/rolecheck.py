@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from relay.app.roles import RolesRequest, not_owned
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.core.role import Role
@@ -19,23 +20,18 @@ from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.eventstore.schema import Access, grants
 from relay.eventstore.statements import EventStoreStatements
-from relay.outbox.admin.rolecheck import Work, check_role
+from relay.inbox.grants import grants as inbox_grants
+from relay.outbox.admin.rolecheck import check_role
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
-from relay.postgres.grants import Holding, Right, holding, rights_of
-from relay.postgres.sql import DEFAULT_SCHEMA, statement
+from relay.postgres.grants import Holding, Right, bare, holding, rights_of
+from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, quote_identifier, statement
 from relay.postgres.url import connection_parameters
 from relay.settings.settings import Settings
 from relay.spark.statements import DEFAULT_SCHEMA as SPARK_SCHEMA
 from relay.spark.statements import SparkStatements
 
 _NAME: Final = "openoutbox-relay-cli"
-_WORK: Final[Mapping[Role, Work]] = {
-    Role.PRUNE: "prune",
-    Role.READER: "read",
-    Role.OPERATOR: "operate",
-    Role.CONSOLE: "console",
-}
 _STORE_ACCESS: Final[tuple[Access, ...]] = ("writer", "reader", "subscriber")
 _SPARK_PURPOSES: Final = ("write", "archive", "replay")
 _LOG_PURPOSES: Final = {"record": "openoutbox_log_recorder", "read": "openoutbox_log_reader"}
@@ -61,8 +57,12 @@ def examine_role(role: Role, settings: Settings, retention: float, schema: str |
             return _spark(_storage_url(settings), settings, schema)
         case Role.EVENTSTORE:
             return _event_store(_storage_url(settings), schema or DEFAULT_SCHEMA)
+        case Role.CONSUMER:
+            return _consumer(_storage_url(settings), settings)
+        case Role.MIGRATE:
+            return _migrate(_storage_url(settings), settings)
         case _:
-            findings = check_role(_storage_url(settings), settings.storage_table_name, _WORK[role], retention)
+            findings = check_role(_storage_url(settings), settings.storage_table_name, role, retention)
             answers = not any(finding.subject == "database" and finding.level is Level.ERROR for finding in findings)
             return [*findings, *_console(settings, schema)] if role is Role.CONSOLE and answers else findings
 
@@ -71,6 +71,44 @@ def _storage_url(settings: Settings) -> str:
     if settings.storage_url is None:
         raise ConfigError("STORAGE_URL is not set")
     return settings.storage_url.get_secret_value()
+
+
+def _consumer(url: str, settings: Settings) -> list[Finding]:
+    """The inbox; the tries beside it where they exist."""
+    inbox = TableName(DEFAULT_INBOX, settings.storage_table_name.schema)
+
+    def work(connection: SyncConnection) -> list[Finding]:
+        user = connection.info.user
+        grants = inbox_grants(inbox, user, Role.CONSUMER)
+        there = [grant for grant in grants if _tables_exist(connection, grant)] or grants
+        advice = f"run: {'; '.join(bare(grant) for grant in there)}"
+        return _rights(connection, [_Purpose("the inbox", there, advice)], "run as the owner: relay-cli inbox migrate")
+
+    return _examined(url, work)
+
+
+def _tables_exist(connection: SyncConnection, grant: str) -> bool:
+    return all(holding(connection, right) is not Holding.NO_OBJECT for right in rights_of([grant]))
+
+
+def _migrate(url: str, settings: Settings) -> list[Finding]:
+    """Whether this user acts as the owner of everything of ours."""
+
+    def work(connection: SyncConnection) -> list[Finding]:
+        user = connection.info.user
+        request = RolesRequest(settings.storage_table_name)
+        findings = [
+            Finding(
+                Level.ERROR,
+                "rights",
+                f"{user} does not act for {owner}, who owns {', '.join(objects)}",
+                f"run: GRANT {quote_identifier(owner)} TO {quote_identifier(user)}",
+            )
+            for owner, objects in not_owned(connection, request).items()
+        ]
+        return findings or [Finding(Level.OK, "rights", f"{user} acts for the owner of all that is there")]
+
+    return _examined(url, work)
 
 
 def _console(settings: Settings, schema: str | None) -> list[Finding]:
@@ -144,8 +182,8 @@ def _delivery_log(settings: Settings, examined: Collection[str] = tuple(_LOG_PUR
         user = connection.info.user
         for purpose in examined:
             group, grants = _LOG_PURPOSES[purpose], statements.grants(user, purpose)
-            lines = "; ".join(grant.rstrip().rpartition("\n")[2] for grant in grants)
-            yield _Purpose(purpose, grants, f'run: GRANT {group} TO "{user}" (after roles.sql), or: {lines}')
+            lines = "; ".join(map(bare, grants))
+            yield _Purpose(purpose, grants, f'run: GRANT {group} TO "{user}", or: {lines}')
 
     create = "run as the owner: relay-cli log migrate"
     findings = _examined(url, lambda connection: _rights(connection, purposes(connection), create), "DELIVERY_LOG_URL")

@@ -1,4 +1,4 @@
-"""What a database user is for; ``relay-cli check --for`` examines one of these."""
+"""What a database user is for; ``relay-cli roles`` makes its roles, ``relay-cli check --for`` examines one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """The roles of ``deploy/postgres/roles.sql`` that a job works as."""
+    """What a job or an application works as. ``relay.postgres.roles`` has the database's roles for each."""
 
+    WRITER = "writer"
+    CONSUMER = "consumer"
     RELAY = "relay"
     PRUNE = "prune"
     READER = "reader"
     OPERATOR = "operator"
     CONSOLE = "console"
-    SPARK = "spark"
-    EVENTSTORE = "eventstore"
+    MIGRATE = "migrate"
     DELIVERYLOG = "deliverylog"
+    EVENTSTORE = "eventstore"
+    SPARK = "spark"

@@ -22,7 +22,9 @@ NO_PRIVILEGE: Final = "42501"
 THE_USER: Final = "the relay's user"
 """Who lacks a right of the relay: its connections may be behind a pooler, which has names of its own."""
 
-_GRANT: Final = re.compile(r"GRANT (?P<rights>.+?) ON (?:(?P<kind>SCHEMA|FUNCTION|SEQUENCE) )?(?P<objects>.+) TO .+")
+_GRANT: Final = re.compile(
+    r"GRANT (?P<rights>.+?) ON (?:(?P<kind>SCHEMA|FUNCTION|SEQUENCE|DATABASE) )?(?P<objects>.+) TO .+"
+)
 _COMMENT: Final = re.compile(r"^--.*\n", re.MULTILINE)
 _PIECE: Final = re.compile(r'(?:"(?:[^"]|"")*"|\([^)]*\)|[^,])+')
 """One item of a list: a comma in quotes or in parentheses does not end it."""
@@ -34,7 +36,7 @@ class Right(NamedTuple):
 
     privilege: str
     kind: str
-    """``table``, ``schema``, ``function`` or ``sequence``."""
+    """``table``, ``schema``, ``function``, ``sequence`` or ``database``, which is the present one."""
     object: str
     """Quoted as in SQL."""
     column: str = ""
@@ -54,7 +56,7 @@ class Holding(Enum):
 
 def rights_of(grants: Iterable[str]) -> list[Right]:
     """The rights that the statements grant, in their order. Raises ValueError for a statement that is no GRANT."""
-    return [right for grant in grants for right in _rights(" ".join(_COMMENT.sub("", grant).split()))]
+    return [right for grant in grants for right in _rights(bare(grant))]
 
 
 def _rights(grant: str) -> Iterator[Right]:
@@ -75,14 +77,21 @@ def _items(text: str) -> list[str]:
     return [piece.strip() for piece in _PIECE.findall(text)]
 
 
-def holding(connection: SyncConnection, right: Right) -> Holding:
-    """Whether the connection's user holds ``right``. The connection is in autocommit mode. Raises psycopg.Error."""
+def bare(sql: str) -> str:
+    """A statement without its comments, on one line: for an operator to run."""
+    return " ".join(_COMMENT.sub("", sql).split()).removesuffix(";")
+
+
+def holding(connection: SyncConnection, right: Right, role: str | None = None) -> Holding:
+    """Whether a role, or else the connection's user, holds ``right``. In autocommit mode. Raises psycopg.Error."""
     kind = "column" if right.column else right.kind
-    parameters = {"object": right.object, "privilege": right.privilege, "name": right.column}
+    parameters = {"object": right.object, "privilege": right.privilege, "name": right.column, "role": role}
     try:
         row = connection.execute(statement(f"rights:{kind}"), parameters).fetchone()
     except psycopg.errors.InsufficientPrivilege:  # on the schema
         return Holding.NO
+    except psycopg.errors.UndefinedColumn:
+        return Holding.NO_OBJECT
     if row is None or row[0] is None:
         return Holding.NO_OBJECT
     return Holding.YES if row[0] else Holding.NO

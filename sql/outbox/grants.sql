@@ -1,37 +1,91 @@
--- The rights of a role for its purpose, and no others. deploy/postgres/roles.sql grants the same.
+-- The rights of each role on the outbox and its extensions, and no others: the one list, for relay-cli roles and check
+-- and for the GRANT in an error. The first word of a name is the role. A statement applies where its objects exist.
 
--- name: prune
--- The rights of relay-cli prune: to read rows, and to delete old ones.
+-- name: writer_events
+-- The application inserts what is its own: not the state of an event, and no time but the one at which it is due.
+GRANT INSERT (event_id, event_type, payload, partition_key, headers, available_at) ON openoutbox_events TO app_role;
+
+-- name: relay_events
+-- The relay reads events. So do relay-cli stats, list, show, replay and check.
+GRANT SELECT ON openoutbox_events TO app_role;
+
+-- name: relay_settle
+-- The relay changes what it has to, and nothing that an application wrote.
+GRANT UPDATE (status, attempts, last_error, available_at, locked_by, locked_at, delivered_at, updated_at)
+ON openoutbox_events TO app_role;
+
+-- name: relay_delete
+-- With ON_DELIVERED=delete alone.
+GRANT DELETE ON openoutbox_events TO app_role;
+
+-- name: relay_fan_out
+-- The column of the extension fan-out.
+GRANT UPDATE (acknowledged_by) ON openoutbox_events TO app_role;
+
+-- name: relay_replays
+-- relay-cli replay records replays, and the delivery log tells attempts that follow one from others.
+GRANT SELECT, INSERT ON openoutbox_replays TO app_role;
+
+-- name: relay_pauses
+-- The relay only reads pauses.
+GRANT SELECT ON openoutbox_pauses TO app_role;
+
+-- name: relay_relays
+-- The relay writes its own row into the list of relays, and deletes those of relays that are gone.
+GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_relays TO app_role;
+
+-- name: prune_events
+-- relay-cli prune reads rows, and deletes old ones.
 GRANT SELECT, DELETE ON openoutbox_events TO app_role;
 
 -- name: prune_lock
 -- PostgreSQL requires the right to update a column before it locks a row; prune updates none.
 GRANT UPDATE (updated_at) ON openoutbox_events TO app_role;
 
--- name: operate
--- The rights of a role that pauses and resumes. Needs the extension pause.
-GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_pauses TO app_role;
-
--- name: pauses
--- The right of a relay on the pauses, where the table has the extension.
-GRANT SELECT ON openoutbox_pauses TO app_role;
-
--- name: relays
--- The rights of a relay on the list of relays, where the table has the extension.
-GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_relays TO app_role;
-
--- name: read
--- The right of a role that only reads.
+-- name: reader_events
+-- The reader looks: dashboards, relay-cli stats, list and show, and Spark's reconcile.
 GRANT SELECT ON openoutbox_events TO app_role;
 
--- name: console
--- The right of the console to read events.
+-- name: reader_pauses
+-- What is paused.
+GRANT SELECT ON openoutbox_pauses TO app_role;
+
+-- name: reader_relays
+-- Which relays there are.
+GRANT SELECT ON openoutbox_relays TO app_role;
+
+-- name: operator_events
+-- The operator looks as the reader does.
+GRANT SELECT ON openoutbox_events TO app_role;
+
+-- name: operator_pauses
+-- The operator pauses and resumes.
+GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_pauses TO app_role;
+
+-- name: operator_relays
+-- Which relays there are.
+GRANT SELECT ON openoutbox_relays TO app_role;
+
+-- name: console_events
+-- The console reads events.
 GRANT SELECT ON openoutbox_events TO app_role;
 
 -- name: console_change
--- The right of the console to change events as a relay does, and nothing that an application wrote.
+-- The console changes events as an operator does (retry, replay, bury, cancel), and nothing that an application wrote.
 GRANT UPDATE (status, attempts, last_error, available_at, delivered_at, updated_at) ON openoutbox_events TO app_role;
 
 -- name: console_record
--- The right of the console to record what it changes.
+-- The console records what it changes.
 GRANT SELECT, INSERT, UPDATE ON openoutbox_changes TO app_role;
+
+-- name: console_replays
+-- The console records what it replays.
+GRANT INSERT ON openoutbox_replays TO app_role;
+
+-- name: console_pauses
+-- The console pauses and resumes.
+GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_pauses TO app_role;
+
+-- name: console_relays
+-- Which relays there are.
+GRANT SELECT ON openoutbox_relays TO app_role;

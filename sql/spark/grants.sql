@@ -2,7 +2,7 @@
 
 -- name: write_outbox
 -- The right of a writing role on the outbox: to insert rows. It can neither read nor change any.
-GRANT INSERT ON openoutbox_events TO spark_role;
+GRANT INSERT (event_id, event_type, payload, partition_key, headers, available_at) ON openoutbox_events TO spark_role;
 
 -- name: write_schema
 -- The role creates and drops staging tables, in this schema only.

@@ -6,7 +6,18 @@
 -- locks nothing.
 SELECT
     relation.relkind::text,
-    COALESCE(HAS_TABLE_PRIVILEGE(relation.oid, 'INSERT'), FALSE),
+    COALESCE(
+        (
+            SELECT BOOL_AND(HAS_COLUMN_PRIVILEGE(relation.oid, attribute.attnum, 'INSERT'))
+            FROM pg_catalog.pg_attribute AS attribute
+            WHERE
+                attribute.attrelid = relation.oid
+                AND attribute.attname = ANY(
+                    ARRAY['event_id', 'event_type', 'partition_key', 'payload', 'headers', 'available_at']
+                )
+        ),
+        FALSE
+    ),
     ARRAY(
         SELECT required.name
         FROM UNNEST(
@@ -40,7 +51,7 @@ LEFT JOIN pg_catalog.pg_attribute AS id ON relation.oid = id.attrelid AND id.att
 SELECT
     CURRENT_DATABASE()::text || '/' || namespace.nspname::text || '.' || relation.relname::text,
     HAS_TABLE_PRIVILEGE(relation.oid, 'SELECT'),
-    HAS_TABLE_PRIVILEGE(relation.oid, 'INSERT'),
+    HAS_ANY_COLUMN_PRIVILEGE(relation.oid, 'INSERT'),
     HAS_TABLE_PRIVILEGE(relation.oid, 'DELETE'),
     HAS_ANY_COLUMN_PRIVILEGE(relation.oid, 'UPDATE'),
     NOW()

@@ -69,7 +69,7 @@ def test_following_the_advice_is_enough(outbox: Outbox, user: str, tmp_path: Pat
             follow(tmp_path, outbox, finding["advice"])
     assert (code, findings) == (0, [])
     assert steps[-1][0] == "rights"
-    own_objects = role in (Role.SPARK, Role.EVENTSTORE, Role.DELIVERYLOG)
+    own_objects = role in (Role.SPARK, Role.EVENTSTORE, Role.DELIVERYLOG, Role.CONSUMER)
     assert (steps[0] == ["objects"]) is own_objects
     assert call_cli(tmp_path, "check", "--for", role, STORAGE_URL=url, DELIVERY_LOG_URL=url).stdout.count("ok ") > 0
 
@@ -79,8 +79,8 @@ def test_a_console_without_the_rights_on_an_event_store_is_warned(outbox: Outbox
         give_rights(connection)  # the copy of a database has no rights on the database itself
         add_extension(outbox.owner_url, TableName(), "console")
         follow(tmp_path, outbox, "relay-cli log migrate")
-        follow(tmp_path, outbox, "relay-cli store migrate --positions settled")
         give_rights(connection)  # on the new tables
+        follow(tmp_path, outbox, "relay-cli store migrate --positions settled")
     code, [finding] = check(tmp_path, "console", outbox.url_of("console"))
     assert (code, finding["level"]) == (0, "warning")
     assert finding["advice"] == "run as the owner: relay-cli store grant test_console console"

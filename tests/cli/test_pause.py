@@ -16,7 +16,7 @@ pytestmark = pytest.mark.postgres
 
 
 def prepare(outbox: Outbox, tmp_path: Path) -> None:
-    """Add the extension, and grant its rights by roles.sql."""
+    """Add the extension, and grant its rights by relay-cli roles."""
     added = call_cli(tmp_path, "migrate", "--with", "pause", STORAGE_URL=outbox.owner_url)
     assert added.returncode == 0, added.stderr
     with outbox.database.connect() as connection:

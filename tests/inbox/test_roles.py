@@ -1,4 +1,4 @@
-"""deploy/postgres/roles.sql: what each role may do with an inbox, and no more."""
+"""relay-cli roles: what each role may do with an inbox, and no more."""
 
 from __future__ import annotations
 

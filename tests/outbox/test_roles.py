@@ -1,4 +1,4 @@
-"""deploy/postgres/roles.sql: each role can do what it is for, and no more. Relays run with it everywhere else."""
+"""relay-cli roles: each role can do what it is for, and no more. Relays run with it everywhere else."""
 
 from __future__ import annotations
 

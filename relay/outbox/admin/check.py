@@ -113,15 +113,16 @@ def has_table(connection: Connection, table: TableName) -> bool:
 
 
 def _beside(connection: Connection, table: TableName) -> Iterator[Finding]:
-    """The relay's rights on the tables of the extensions pause and fleet, where they are there, and what is paused."""
+    """The relay's rights on the tables of pause, fleet and replay-audit, where they exist, and what is paused."""
     user = connection.info.user
     if has_table(connection, pauses_of(table)):
-        faults = list(lacking_rights(connection, grant_sql("pauses", table, user), user))
+        faults = list(lacking_rights(connection, grant_sql("relay_pauses", table, user), user))
         yield from faults
         for pause in [] if faults else read_pauses(connection, table):
             yield Finding(Level.WARNING, "pause", str(pause), "relay-cli resume ends it")
     if has_table(connection, relays_of(table)):
-        yield from lacking_rights(connection, grant_sql("relays", table, user), user)
+        yield from lacking_rights(connection, grant_sql("relay_relays", table, user), user)
+    yield from lacking_rights(connection, grant_sql("relay_replays", table, user), user, where_it_exists=True)
 
 
 def _refusing_indexes(connection: Connection, table: TableName) -> Iterator[Finding]:

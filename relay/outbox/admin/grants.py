@@ -1,17 +1,23 @@
-"""The GRANT statements of ``sql/outbox/grants.sql``, and which rights of one a user lacks."""
+"""The GRANT statements of ``sql/outbox/grants.sql``, and which rights of one a user lacks.
+
+``relay-cli roles`` gives them to the database's roles, ``relay-cli check`` compares them with what a user has.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import LiteralString
+from typing import Final, LiteralString
 
 from relay.core.finding import Finding, Level
+from relay.core.role import Role
 from relay.outbox.admin.connection import Connection, fetch
-from relay.outbox.extensions import CHANGES, PAUSES, RELAYS, changes_of, pauses_of, relays_of
-from relay.postgres.grants import Holding, holding, rights_of
-from relay.postgres.sql import Name, TableName, quote_identifier, statement, without_parameters
+from relay.outbox.extensions import CHANGES, PAUSES, RELAYS, REPLAYS, changes_of, pauses_of, relays_of, replays_of
+from relay.postgres.grants import Holding, bare, holding, rights_of
+from relay.postgres.sql import Name, TableName, quote_identifier, statement, statement_names, without_parameters
 
-_ROLE = "app_role"
+_FILE: Final = "outbox/grants"
+_ROLE: Final = "app_role"
+_DELETE: Final = "relay_delete"
 
 
 def grant_sql(name: str, table: TableName, role: str) -> LiteralString:
@@ -21,16 +27,32 @@ def grant_sql(name: str, table: TableName, role: str) -> LiteralString:
         CHANGES: changes_of(table),
         PAUSES: pauses_of(table),
         RELAYS: relays_of(table),
+        REPLAYS: replays_of(table),
     }
-    return without_parameters(statement(f"outbox/grants:{name}", table, objects))
+    return without_parameters(statement(f"{_FILE}:{name}", table, objects))
 
 
-def lacking_rights(connection: Connection, grant: str, user: str) -> Iterator[Finding]:
-    """An error that names the rights of ``grant`` that the connection's user lacks; nothing when it has all."""
-    lacking = [right for right in rights_of([grant]) if holding(connection, right) is not Holding.YES]
-    if lacking:
+def grants(table: TableName, user: str, role: Role, *, delete_delivered: bool = False) -> list[LiteralString]:
+    """The statements that grant ``user`` what ``role`` needs on the outbox and its extensions, and no more.
+
+    ``delete_delivered`` says that relays run with ON_DELIVERED=delete.
+    """
+    names = [name for name in statement_names(_FILE) if name.partition("_")[0] == role]
+    return [grant_sql(name, table, user) for name in names if delete_delivered or name != _DELETE]
+
+
+def lacking_rights(
+    connection: Connection, grant: str, user: str, *, where_it_exists: bool = False
+) -> Iterator[Finding]:
+    """An error that names the rights of ``grant`` that the connection's user lacks; nothing when it has all.
+
+    ``where_it_exists`` says that what does not exist needs no rights.
+    """
+    held = {right: holding(connection, right) for right in rights_of([grant])}
+    lacking = [right for right, each in held.items() if each is not Holding.YES]
+    if lacking and not (where_it_exists and Holding.NO_OBJECT in held.values()):
         message = f"{user} lacks {', '.join(map(str, lacking))}"
-        yield Finding(Level.ERROR, "rights", message, f"run: {_bare(grant)}")
+        yield Finding(Level.ERROR, "rights", message, f"run: {bare(grant)}")
 
 
 def hidden_rows(connection: Connection, table: TableName) -> Iterator[Finding]:
@@ -47,7 +69,3 @@ def hidden_rows(connection: Connection, table: TableName) -> Iterator[Finding]:
             f"unless that is intended, ALTER ROLE {to} BYPASSRLS as a superuser, or give {to} a policy USING (true)"
         )
         yield Finding(Level.WARNING, "rights", message, advice)
-
-
-def _bare(grant: str) -> str:
-    return " ".join(line for line in grant.splitlines() if not line.startswith("--"))

@@ -1,60 +1,66 @@
-"""May this database user prune, read or pause the outbox, or work as the console? ``check`` answers for a relay."""
+"""May this database user prune, read or pause the outbox, insert into it, or work as the console?
+
+``check`` answers for a relay.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, LiteralString
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from relay.core.errors import OutboxError
 from relay.core.finding import Finding, Level
+from relay.core.role import Role
 from relay.outbox.admin.check import has_table, prune_delay, schema_findings, writable
 from relay.outbox.admin.connection import Connection, operating
-from relay.outbox.admin.grants import grant_sql, hidden_rows, lacking_rights
+from relay.outbox.admin.grants import grants, hidden_rows, lacking_rights
 from relay.outbox.extensions import changes_of, pauses_of
 from relay.outbox.tablecheck import creation
-from relay.postgres.sql import TableName, statement_names
+from relay.postgres.sql import TableName
 
-Work = Literal["prune", "read", "operate", "console"]
+WORK: Final[Mapping[Role, str]] = {
+    Role.WRITER: "insert into",
+    Role.PRUNE: "prune",
+    Role.READER: "read",
+    Role.OPERATOR: "operate",
+    Role.CONSOLE: "console",
+}
+"""The roles that are examined here, and what each does with the table."""
+_EXTENSIONS = {Role.OPERATOR: ("pause", pauses_of), Role.CONSOLE: ("console", changes_of)}
+"""The extension that a role needs, and its table. It has its rights on others where they exist."""
+_BLIND: Final = (Role.WRITER, Role.OPERATOR)
+"""These are not asked for how far prune is behind, which reads the outbox."""
 
-_EXTENSIONS = {"operate": ("pause", pauses_of), "console": ("console", changes_of)}
-"""The extension that a purpose needs, and its table."""
 
-
-def grants(table: TableName, role: str, purpose: Work) -> list[LiteralString]:
-    """The statements that grant ``role`` what ``purpose`` needs on the outbox, and no more."""
-    names = [name for name in statement_names("outbox/grants") if name.split("_")[0] == purpose]
-    return [grant_sql(name, table, role) for name in names]
-
-
-def check_role(url: str, table: TableName, purpose: Work, retention: float) -> list[Finding]:
+def check_role(url: str, table: TableName, role: Role, retention: float) -> list[Finding]:
     """The findings about table, rights and, for prune, how far it is behind. Raises ConfigError for an invalid URL."""
     findings = list(schema_findings(url, table))
     if any(finding.level is Level.ERROR for finding in findings):
         return findings
     try:
         with operating(url, table, "checking") as connection:
-            if purpose != "read":
+            if role is not Role.READER:
                 findings.append(writable(connection))
             findings += hidden_rows(connection, table)
-            faults = list(_missing(connection, table, purpose))
-            findings += faults or _able(connection, table, purpose, retention)
+            faults = list(_missing(connection, table, role))
+            findings += faults or _able(connection, table, role, retention)
     except OutboxError as error:
         findings.append(Finding(Level.ERROR, "database", str(error), "fix this, then run relay-cli check again"))
     return findings
 
 
-def _able(connection: Connection, table: TableName, purpose: Work, retention: float) -> Iterator[Finding]:
-    yield Finding(Level.OK, "rights", f"{connection.info.user} has the rights to {purpose} {table}")
-    if purpose != "operate":
+def _able(connection: Connection, table: TableName, role: Role, retention: float) -> Iterator[Finding]:
+    yield Finding(Level.OK, "rights", f"{connection.info.user} has the rights to {WORK[role]} {table}")
+    if role not in _BLIND:
         yield prune_delay(connection, table, retention)  # reads the outbox: only with the rights
 
 
-def _missing(connection: Connection, table: TableName, purpose: Work) -> Iterator[Finding]:
+def _missing(connection: Connection, table: TableName, role: Role) -> Iterator[Finding]:
     user = connection.info.user
-    extension, place = _EXTENSIONS.get(purpose, ("", None))
+    extension, place = _EXTENSIONS.get(role, ("", None))
     if place is not None and not has_table(connection, place(table)):
         advice = f"run as the owner: {creation(table)} --with {extension}"
         yield Finding(Level.ERROR, extension, f"table {table} lacks the extension {extension}", advice)
         return
-    for grant in grants(table, user, purpose):
-        yield from lacking_rights(connection, grant, user)
+    for grant in grants(table, user, role):
+        yield from lacking_rights(connection, grant, user, where_it_exists=True)

@@ -1,4 +1,4 @@
--- The rights of a role for its purpose, and no others. deploy/postgres/roles.sql grants the same. Creating and dropping
+-- The rights of a role for its purpose, and no others: the one list, for relay-cli roles and check. Creating and dropping
 -- partitions needs the owner.
 
 -- name: record_schema

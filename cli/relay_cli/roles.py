@@ -1,0 +1,113 @@
+"""``relay-cli roles``: the database's roles, each with the rights of its job."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relay.core.role import Role
+from relay_cli.codes import INCOMPLETE
+from relay_cli.groups import HELP, single_command
+from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
+from relay_cli.output import print_json
+from relay_cli.values import choice
+
+if TYPE_CHECKING:
+    from relay.app.roles import RolesResult
+    from relay.postgres.roles import Step
+
+app = single_command()
+
+For = Annotated[
+    str | None,
+    typer.Option("--for", metavar="NAME,...", help="Only the roles of these.", show_default="all of them"),
+]
+
+
+@app.command("roles", context_settings=HELP)
+def command(
+    context: typer.Context,
+    roles: For = None,
+    table: Table = None,
+    dry_run: DryRun = False,
+    storage_url: StorageUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Create the database's roles, and give each the rights of its job and no others.
+
+    Run it as a role with CREATEROLE, not a superuser, that owns the database: before relay-cli migrate, and again
+    after it and after each extension, log, store or inbox that was added. It does what is missing, and uses a role that
+    exists as it is. Afterwards openoutbox_owner owns every object, and the old owner is a member of that, so that it
+    can do all that it could. None of the roles can log in: make users of yours members of them.
+
+    What this user may not do is printed as statements, with the role that must run them, and the exit code is 3: all
+    else is done, and running it again finishes. --dry-run prints all statements for psql.
+
+    NAME is one of writer, consumer, relay, prune, reader, operator, console, migrate, deliverylog, eventstore, spark.
+    DELIVERY_LOG_SCHEMA, EVENT_STORE_SCHEMA and ON_DELIVERED=delete are heeded.
+
+    Exit codes: 0 done or up to date, 1 the database fails, 2 wrong usage, 3 other roles must run what was printed.
+
+    Example: relay-cli roles --for relay,prune --table orders.outbox --dry-run
+    """
+    from relay.app.roles import RolesRequest, set_up, show
+
+    chosen = [choice(Role)(name.strip()) for name in roles.split(",")] if roles is not None else []
+    settings = read_settings(
+        context, storage_url, table, only=("DELIVERY_LOG_SCHEMA", "EVENT_STORE_SCHEMA", "ON_DELIVERED")
+    )
+    url, name = storage_of(settings)
+    request = RolesRequest(
+        name,
+        chosen,
+        settings.delivery_log_schema,
+        settings.event_store_schema or "public",
+        delete_delivered=settings.on_delivered == "delete",
+    )
+    result = show(url, request) if dry_run else set_up(url, request, None if as_json else _report)
+    print_json(_answer(result, dry_run=dry_run)) if as_json else _print(result, dry_run=dry_run)
+    if result.left.steps and not dry_run:
+        raise typer.Exit(INCOMPLETE)
+
+
+def _report(sql: str) -> None:
+    typer.echo(f"{sql};")
+
+
+def _print(result: RolesResult, *, dry_run: bool) -> None:
+    """The statements as SQL, all else as its comments."""
+    if result.left.up_to_date and not result.done:
+        typer.echo(f"-- the roles of {result.table} are up to date")
+    elif result.left.steps and not dry_run:
+        typer.echo(f"-- {result.left.user} may not do the rest; when it is done, run relay-cli roles again")
+    for by, steps in groupby(result.left.steps, key=_by):
+        typer.echo(f"-- run as {by}:")
+        for step in steps:
+            _print_step(step)
+    for line in result.absent:
+        typer.echo(f"-- {line}, then run relay-cli roles again")
+
+
+def _by(step: Step) -> str:
+    return step.by
+
+
+def _print_step(step: Step) -> None:
+    together = len(step.statements) > 1
+    lines = ["BEGIN", *step.statements, "COMMIT"] if together else step.statements
+    for sql in lines:
+        typer.echo(f"{sql};")
+
+
+def _answer(result: RolesResult, *, dry_run: bool) -> dict[str, object]:
+    left = [{"run_as": step.by, "statements": list(step.statements)} for step in result.left.steps]
+    return {
+        "table": str(result.table),
+        "dry_run": dry_run,
+        "up_to_date": result.left.up_to_date and not result.done,
+        "done": list(result.done),
+        "left": left,
+        "absent": list(result.absent),
+    }

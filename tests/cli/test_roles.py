@@ -1,0 +1,207 @@
+"""``relay-cli roles`` on a managed database: its owner is no superuser, and no old owner loses anything.
+
+Roles belong to the whole server, so each test has a server of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from relay.localservers.postgres import NEWEST_BUILD
+from relay.postgres.roles import GROUPS
+from tests.cli.running import call_cli
+from tests.support.fixtures.outbox import as_user
+from tests.support.servers.memory_postgres import MemoryPostgres
+
+pytestmark = pytest.mark.postgres
+
+EXTENSIONS = ("console", "fan-out", "fleet", "key-order", "pause", "replay-audit", "sql-api", "wake-up")
+INSERT = "INSERT INTO {} (event_id, event_type, payload) VALUES (gen_random_uuid(), 't', '')"
+OWNERS = """
+SELECT DISTINCT pg_get_userbyid(relowner)::text FROM pg_class
+WHERE relkind IN ('r', 'p', 'S') AND relnamespace::regnamespace::text = ANY(%s)
+UNION SELECT pg_get_userbyid(proowner)::text FROM pg_proc WHERE pronamespace::regnamespace::text = ANY(%s)
+"""
+
+
+@dataclass(frozen=True)
+class Managed:
+    """A database as a managed service hands it out: its owner has CREATEROLE, and is no superuser."""
+
+    superuser: str
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return as_user(self.superuser, "master")
+
+    def run(self, sql: str, user: str = "master", values: list[object] | None = None) -> list[tuple[object, ...]]:
+        with psycopg.connect(as_user(self.superuser, user), autocommit=True) as connection:
+            cursor = connection.execute(sql.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    def login(self, name: str, *groups: str) -> str:
+        """The URL of a new user, who is a member of these."""
+        self.run(f"CREATE ROLE {name} LOGIN")
+        for group in groups:
+            self.run(f"GRANT {group} TO {name}")
+        return as_user(self.superuser, name)
+
+    def cli(self, *arguments: str, url: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        return call_cli(self.folder, *arguments, STORAGE_URL=url or self.url, **variables)
+
+    def roles(self, *arguments: str, url: str = "", code: int = 0, **variables: str) -> str:
+        done = self.cli("roles", *arguments, url=url, **variables)
+        assert (done.returncode, done.stderr) == (code, ""), done.stdout
+        return done.stdout
+
+
+@pytest.fixture(params=["oldest", "newest"])
+def managed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Managed]:
+    make = MemoryPostgres if request.param == "oldest" else functools.partial(MemoryPostgres, build=NEWEST_BUILD)
+    with make() as server:
+        with psycopg.connect(server.url, autocommit=True) as admin:
+            admin.execute("CREATE ROLE master LOGIN CREATEROLE CREATEDB")
+            admin.execute("CREATE DATABASE app OWNER master")
+        url = urlsplit(server.url)._replace(path="/app").geturl()
+        yield Managed(url, tmp_path)
+
+
+def refused(managed: Managed, sql: str, user: str) -> bool:
+    try:
+        managed.run(sql, user)
+    except errors.InsufficientPrivilege:
+        return True
+    return False
+
+
+def test_an_owner_with_createrole_sets_up_everything_before_and_after_the_table(managed: Managed) -> None:
+    first = managed.roles()
+    assert "there is no table public.openoutbox_events; make it: relay-cli migrate" in first
+    migrator = managed.login("migrator", "openoutbox_owner")
+    managed.run("ALTER ROLE migrator SET role TO openoutbox_owner")
+    extensions = [argument for name in EXTENSIONS for argument in ("--with", name)]
+    for command in (
+        ["migrate", *extensions],
+        ["inbox", "migrate", "--with", "dead-letters"],
+        ["log", "migrate"],
+        ["store", "migrate", "--schema", "store"],
+        ["spark", "setup"],
+    ):
+        done = managed.cli(*command, url=migrator, DELIVERY_LOG_URL=migrator)
+        assert done.returncode == 0, (command, done.stderr)
+    managed.roles(EVENT_STORE_SCHEMA="store")
+    assert managed.roles(EVENT_STORE_SCHEMA="store").startswith("-- the roles of public.openoutbox_events are up to")
+    schemas: list[object] = [["public", "openoutbox_log", "openoutbox_spark", "store"]] * 2
+    assert managed.run(OWNERS, values=schemas) == [("openoutbox_owner",)]
+    for group in GROUPS:
+        url = managed.login(f"a_{group.name}", group.name)
+        if group.name == "openoutbox_owner":
+            managed.run(f"ALTER ROLE a_{group.name} SET role TO openoutbox_owner")
+        schema = ["--schema", "store"] if group.role == "eventstore" else []
+        variables = {"DELIVERY_LOG_URL": url, "PUBLISHER_TYPE": "null", "EVENT_STORE_SCHEMA": "store"}
+        done = managed.cli("check", "--for", group.role, "--json", *schema, url=url, **variables)
+        faults = [finding for finding in json.loads(done.stdout)["findings"] if finding["level"] == "error"]
+        assert faults == [], group.name
+
+
+def test_the_application_that_made_the_table_goes_on(managed: Managed) -> None:
+    app = managed.login("app")
+    managed.run("GRANT CREATE ON SCHEMA public TO app")
+    assert managed.cli("migrate", "--with", "wake-up", "--with", "replay-audit", url=app).returncode == 0
+    left = managed.roles(code=3)
+    assert "ALTER TABLE public.openoutbox_events OWNER TO openoutbox_owner;" in left.partition("-- run as app:\n")[2]
+    managed.run(INSERT.format("openoutbox_events"), "app")
+    for line in left.partition("-- run as app:\n")[2].splitlines():
+        managed.run(line, "app")
+    managed.roles()
+    assert "up to date" in managed.roles()
+    managed.run(INSERT.format("openoutbox_events"), "app")
+    assert managed.run("SELECT count(*) FROM openoutbox_events", "app") == [(2,)]
+    migrator = managed.login("migrator", "openoutbox_owner")
+    managed.run("ALTER ROLE migrator SET role TO openoutbox_owner")
+    done = managed.cli("migrate", "--with", "wake-up", "--with", "replay-audit", url=migrator)
+    assert (done.returncode, done.stderr) == (0, "")
+    relay = managed.login("relay", "openoutbox_relay")
+    managed.run("UPDATE openoutbox_events SET status = 'DEAD'", "app")
+    assert managed.cli("replay", "--status", "dead", "--yes", url=relay).returncode == 0
+
+
+def test_an_application_that_inherits_no_rights_still_inserts(managed: Managed) -> None:
+    managed.run("CREATE ROLE app LOGIN NOINHERIT", urlsplit(managed.superuser).username or "")
+    managed.run("GRANT CREATE ON SCHEMA public TO app")
+    assert managed.cli("migrate", url=as_user(managed.superuser, "app")).returncode == 0
+    superuser = managed.superuser
+    assert 'available_at) ON "public"."openoutbox_events" TO "app"' in managed.roles(url=superuser)
+    managed.run(INSERT.format("openoutbox_events"), "app")
+
+
+def test_a_table_of_another_name_is_found_by_the_search_path_and_its_pauses_hold(managed: Managed) -> None:
+    managed.run("CREATE SCHEMA orders")
+    found = f"{managed.url}?options=-csearch_path%3Dorders"
+    assert managed.cli("migrate", "--table", "outbox", "--with", "pause", url=found).returncode == 0
+    text = managed.roles("--table", "outbox", url=found)
+    assert 'ON "orders"."outbox" TO "openoutbox_relay"' in text
+    assert "up to date" in managed.roles("--table", "orders.outbox")
+    relay = managed.login("relay", "openoutbox_relay")
+    assert managed.run("SELECT count(*) FROM orders.outbox_pauses", "relay") == [(0,)]
+    done = managed.cli(
+        "check", url=f"{relay}?options=-csearch_path%3Dorders", STORAGE_TABLE_NAME="outbox", PUBLISHER_TYPE="null"
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_owner_of_a_second_outbox_does_not_administer_the_roles(managed: Managed) -> None:
+    managed.roles()
+    superuser = urlsplit(managed.superuser).username or ""
+    managed.run("CREATE ROLE other LOGIN", superuser)
+    managed.run("CREATE SCHEMA second AUTHORIZATION other", superuser)
+    other = as_user(managed.superuser, "other")
+    assert managed.cli("migrate", "--table", "second.outbox", url=other).returncode == 0
+    left = json.loads(managed.roles("--table", "second.outbox", "--json", url=other, code=3))
+    assert 'GRANT SELECT ON "second"."outbox" TO "openoutbox_relay"' in left["done"]
+    by = {sql: each["run_as"] for each in left["left"] for sql in each["statements"]}
+    membership = 'GRANT "openoutbox_owner" TO "other"'
+    assert membership in by
+    assert by[membership] in ("master, or a superuser", "a role with CREATEROLE")
+    managed.run(membership)
+    managed.roles("--table", "second.outbox", url=other)
+    assert "up to date" in managed.roles("--table", "second.outbox", url=other)
+    managed.run(INSERT.format("second.outbox"), "other")
+
+
+def test_a_dry_run_is_a_script_for_psql_and_changes_nothing(managed: Managed) -> None:
+    assert managed.cli("migrate", "--with", "pause").returncode == 0
+    script = managed.roles("--dry-run")
+    assert managed.run("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'openoutbox%'") == [(0,)]
+    for line in (line for line in script.splitlines() if not line.startswith("--")):
+        managed.run(line)
+    assert "up to date" in managed.roles("--dry-run")
+
+
+def test_a_writer_inserts_what_is_its_own_and_earlier_rights_are_narrowed(managed: Managed) -> None:
+    assert managed.cli("migrate").returncode == 0
+    managed.roles("--for", "writer")
+    assert managed.run("SELECT rolname FROM pg_roles WHERE rolname LIKE 'openoutbox%'") == [("openoutbox_writer",)]
+    managed.run("GRANT INSERT ON openoutbox_events TO openoutbox_writer")
+    assert "REVOKE INSERT" in managed.roles("--for", "writer")
+    managed.login("writer", "openoutbox_writer")
+    managed.run(INSERT.format("openoutbox_events"), "writer")
+    forged = INSERT.replace("payload)", "payload, attempts)").replace("'')", "'', -1)")
+    assert refused(managed, forged.format("openoutbox_events"), "writer")
+
+
+def test_an_unknown_name_is_refused_with_a_suggestion(tmp_path: Path) -> None:
+    done = call_cli(tmp_path, "roles", "--for", "relay,prunes", STORAGE_URL="postgres://u@127.0.0.1:1/d")
+    assert done.returncode == 2
+    assert "did you mean prune?" in done.stderr
