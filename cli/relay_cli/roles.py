@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.role import Role
+from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.codes import INCOMPLETE
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
@@ -15,10 +16,13 @@ from relay_cli.output import print_json
 from relay_cli.values import choice
 
 if TYPE_CHECKING:
-    from relay.app.roles import RolesResult
-    from relay.postgres.roles import Step
+    from relay.app.roles import RolesRequest, RolesResult
+    from relay.postgres.roles import RoleStep
+    from relay.settings.settings import Settings
 
 app = single_command()
+
+_READ = ("DELIVERY_LOG_SCHEMA", "EVENT_STORE_SCHEMA", "ON_DELIVERED")
 
 For = Annotated[
     str | None,
@@ -46,30 +50,34 @@ def command(
     else is done, and running it again finishes. --dry-run prints all statements for psql.
 
     NAME is one of writer, consumer, relay, prune, reader, operator, console, migrate, deliverylog, eventstore, spark.
-    DELIVERY_LOG_SCHEMA, EVENT_STORE_SCHEMA and ON_DELIVERED=delete are heeded.
+    DELIVERY_LOG_SCHEMA, EVENT_STORE_SCHEMA and ON_DELIVERED are read from the environment.
 
     Exit codes: 0 done or up to date, 1 the database fails, 2 wrong usage, 3 other roles must run what was printed.
 
     Example: relay-cli roles --for relay,prune --table orders.outbox --dry-run
     """
-    from relay.app.roles import RolesRequest, set_up, show
+    from relay.app.roles import set_up, show
 
     chosen = [choice(Role)(name.strip()) for name in roles.split(",")] if roles is not None else []
-    settings = read_settings(
-        context, storage_url, table, only=("DELIVERY_LOG_SCHEMA", "EVENT_STORE_SCHEMA", "ON_DELIVERED")
-    )
-    url, name = storage_of(settings)
-    request = RolesRequest(
-        name,
-        chosen,
-        settings.delivery_log_schema,
-        settings.event_store_schema or "public",
-        delete_delivered=settings.on_delivered == "delete",
-    )
+    settings = read_settings(context, storage_url, table, only=_READ)
+    url, _ = storage_of(settings)
+    request = _request(settings, chosen)
     result = show(url, request) if dry_run else set_up(url, request, None if as_json else _report)
     print_json(_answer(result, dry_run=dry_run)) if as_json else _print(result, dry_run=dry_run)
     if result.left.steps and not dry_run:
         raise typer.Exit(INCOMPLETE)
+
+
+def _request(settings: Settings, chosen: list[Role]) -> RolesRequest:
+    from relay.app.roles import RolesRequest
+
+    return RolesRequest(
+        settings.storage_table_name,
+        chosen,
+        settings.delivery_log_schema,
+        settings.event_store_schema or DEFAULT_SCHEMA,
+        delete_delivered=settings.on_delivered == "delete",
+    )
 
 
 def _report(sql: str) -> None:
@@ -90,11 +98,11 @@ def _print(result: RolesResult, *, dry_run: bool) -> None:
         typer.echo(f"-- {line}, then run relay-cli roles again")
 
 
-def _by(step: Step) -> str:
+def _by(step: RoleStep) -> str:
     return step.by
 
 
-def _print_step(step: Step) -> None:
+def _print_step(step: RoleStep) -> None:
     together = len(step.statements) > 1
     lines = ["BEGIN", *step.statements, "COMMIT"] if together else step.statements
     for sql in lines:

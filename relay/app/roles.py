@@ -25,7 +25,7 @@ from relay.outbox.extensions import extension_names, extension_sql
 from relay.outbox.tablecheck import creation
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
-from relay.postgres.roles import GROUPS, OWNER, Grant, Group, RolesPlan, Wanted, apply, foreign_objects, plan
+from relay.postgres.roles import GROUPS, OWNER, Grant, RoleGroup, RolesPlan, WantedRoles, apply, foreign_objects, plan
 from relay.postgres.sql import (
     DEFAULT_INBOX,
     DEFAULT_LOG_SCHEMA,
@@ -129,7 +129,7 @@ def _opened(url: str) -> Iterator[SyncConnection]:
         yield connection
 
 
-def _wanted(connection: SyncConnection, request: RolesRequest) -> tuple[Wanted, tuple[str, ...]]:
+def _wanted(connection: SyncConnection, request: RolesRequest) -> tuple[WantedRoles, tuple[str, ...]]:
     roles = request.roles or tuple(Role)
     groups = [group for group in GROUPS if group.role in roles]
     with translating("looking for what the roles work on"):
@@ -142,7 +142,7 @@ def _wanted(connection: SyncConnection, request: RolesRequest) -> tuple[Wanted, 
         absent = (f"there is no table {table}; make it: {creation(table)}", *absent)
     objects, schemas = rooms.objects()
     writing = outbox_grants(table, _EACH, Role.WRITER)
-    return Wanted([group.name for group in groups], grants, objects, schemas, table, writing), absent
+    return WantedRoles([group.name for group in groups], grants, objects, schemas, table, writing), absent
 
 
 def _located(connection: SyncConnection, table: TableName) -> tuple[TableName, bool]:
@@ -163,7 +163,7 @@ def _store_positions(connection: SyncConnection, schema: str) -> str | None:
     return "gapless" if _exists(connection, schema, "event_position") else "settled"
 
 
-def _on_schema(connection: SyncConnection, table: TableName, group: Group) -> list[str]:
+def _on_schema(connection: SyncConnection, table: TableName, group: RoleGroup) -> list[str]:
     """The rights on the schema of outbox and inbox, and for the owner on the database."""
     if group.name == OWNER:
         statements = ["create_in_schema", "create_in_database"]
@@ -208,7 +208,7 @@ class Rooms:
         self._table = table
         self._positions = positions
 
-    def grants(self, group: Group) -> list[str]:
+    def grants(self, group: RoleGroup) -> list[str]:
         """The statements that give a group its rights, also on what does not exist."""
         name, role, request = group.name, group.role, self.request
         sqls: list[str] = []

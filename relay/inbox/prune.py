@@ -20,6 +20,7 @@ from relay.core.errors import ConfigError
 from relay.inbox.table import opened, rows
 from relay.postgres.codec import Moment
 from relay.postgres.connect import SyncConnection as Connection
+from relay.postgres.grants import rights_text
 from relay.postgres.operating import database_time, next_size, short_transaction, uninterrupted
 from relay.postgres.sql import TableName
 
@@ -27,7 +28,7 @@ COUNT_MOST: Final = 5_000_000
 """Where a dry run stops counting: a second or two of reading an index."""
 
 _DOING: Final = "pruning the inbox"
-_RIGHTS: Final = "SELECT, DELETE, UPDATE (received_at)"
+_RIGHTS: Final = rights_text("inbox/grants", "prune_marks")
 _DAY: Final = 86_400.0
 
 

@@ -22,7 +22,7 @@ from relay.core.ports import Heartbeat
 from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection, Work
-from relay.postgres.grants import THE_USER, granting
+from relay.postgres.grants import THE_USER, granting, rights_text
 from relay.postgres.pipeline import one_transaction
 from relay.postgres.sql import TableName, statement
 
@@ -123,7 +123,7 @@ class OutboxFleet:
         ]
 
     async def _run(self, doing: str, work: Work[Any]) -> Any:  # noqa: ANN401 - as the work returns
-        with granting("SELECT, INSERT, UPDATE, DELETE", relays_of(self._table), THE_USER):
+        with granting(rights_text("outbox/grants", "relay_relays"), relays_of(self._table), THE_USER):
             return await self._storage.watching.run(doing, work, _DEADLINE)
 
     def _sql(self, name: str) -> LiteralString:

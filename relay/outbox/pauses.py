@@ -11,7 +11,7 @@ from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.outbox.extensions import PAUSES, pauses_of, relays_of
 from relay.postgres.connect import Connection, SyncConnection
 from relay.postgres.errors import translating
-from relay.postgres.grants import granting
+from relay.postgres.grants import granting, rights_text
 from relay.postgres.operating import fetch
 from relay.postgres.sql import TableName, statement
 
@@ -48,5 +48,8 @@ def pauses_in_force(connection: SyncConnection, table: TableName) -> list[Pause]
     [(_, _, present)] = fetch(connection, statement("outbox/table:ping", table), names)
     if not present:
         return None
-    with granting("SELECT", pauses_of(table), connection.info.user), translating("reading the pauses"):
+    with (
+        granting(rights_text("outbox/grants", "relay_pauses"), pauses_of(table), connection.info.user),
+        translating("reading the pauses"),
+    ):
         return read_pauses(connection, table)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from relay.core.pause import Pause
 from relay.outbox.extensions import pauses_of
 from relay.outbox.storage import PostgresOutbox
-from relay.postgres.grants import THE_USER, granting
+from relay.postgres.grants import THE_USER, granting, rights_text
 from relay.postgres.sql import TableName
 
 _DEADLINE = 2.0  # seconds
@@ -30,5 +30,5 @@ class OutboxPauses:
         if not self._storage.extensions.pauses:
             paused.set(())
             return ()
-        with granting("SELECT", pauses_of(self._table), THE_USER):
+        with granting(rights_text("outbox/grants", "relay_pauses"), pauses_of(self._table), THE_USER):
             return await self._storage.watching.run("reading the pauses", paused.read, _DEADLINE)

@@ -17,7 +17,7 @@ from relay.core.event import EventId
 from relay.outbox.extensions import REPLAYS, replays_of
 from relay.outbox.options import application_name
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
-from relay.postgres.grants import THE_USER, grant_on
+from relay.postgres.grants import THE_USER, grant_on, rights_text
 from relay.postgres.sql import TableName, statement
 from relay.postgres.url import connection_parameters
 
@@ -68,5 +68,7 @@ class OutboxReplays:
         self._said = str(error)
         remedy = ""
         if isinstance(error, SchemaError):
-            remedy = f"; run: {grant_on('SELECT', replays_of(self._table), THE_USER)}"
+            remedy = (
+                f"; run: {grant_on(rights_text('outbox/grants', 'relay_replays'), replays_of(self._table), THE_USER)}"
+            )
         logger.warning("the delivery log cannot tell which attempts follow a replay: %s%s", error, remedy)

@@ -12,7 +12,7 @@ from typing import Final
 
 from relay.core.errors import SchemaError
 from relay.postgres.connect import Connection
-from relay.postgres.grants import NO_PRIVILEGE, THE_USER, grant_on
+from relay.postgres.grants import NO_PRIVILEGE, THE_USER, grant_on, rights_text
 from relay.postgres.sql import TableName, statement
 
 COLUMNS: Final = (
@@ -35,17 +35,11 @@ ORDER_COLUMN: Final = "insertion_order"
 """What ``sql/outbox/extensions/key_order.sql`` adds, and ORDERING=key needs."""
 FAN_OUT_COLUMN: Final = "acknowledged_by"
 """What ``sql/outbox/extensions/fan_out.sql`` adds."""
-WRITTEN: Final = (
-    "status",
-    "attempts",
-    "last_error",
-    "available_at",
-    "locked_by",
-    "locked_at",
-    "delivered_at",
-    "updated_at",
-)
-UPDATE_RIGHT: Final = f"UPDATE ({', '.join(WRITTEN)})"
+UPDATE_RIGHT: Final = rights_text("outbox/grants", "relay_settle")
+WRITTEN: Final = tuple(UPDATE_RIGHT.removeprefix("UPDATE (").removesuffix(")").split(", "))
+READ_RIGHT: Final = rights_text("outbox/grants", "relay_events")
+DELETE_RIGHT: Final = rights_text("outbox/grants", "relay_delete")
+FAN_OUT_RIGHT: Final = rights_text("outbox/grants", "relay_fan_out")
 UNDEFINED_TABLE: Final = "42P01"
 """SQLSTATEs of what an operator may yet put right while the relay waits; what is wrong with the table has none."""
 _KINDS: Final = {"p": "a partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table"}
@@ -84,7 +78,7 @@ async def check_table(
 def _refuse_rights(table: TableName, *, may_select: bool, denied: list[str], lacks_delete: bool) -> None:
     """Raise SchemaError for the first right that the relay's user lacks."""
     if not may_select:
-        raise SchemaError(f"no right to read table {table}; run: {grant_on('SELECT', table, THE_USER)}", NO_PRIVILEGE)
+        raise SchemaError(f"no right to read table {table}; run: {grant_on(READ_RIGHT, table, THE_USER)}", NO_PRIVILEGE)
     if denied:
         raise SchemaError(
             f"no right to write {', '.join(denied)} of table {table}; run: {grant_on(UPDATE_RIGHT, table, THE_USER)}",
@@ -93,7 +87,7 @@ def _refuse_rights(table: TableName, *, may_select: bool, denied: list[str], lac
     if lacks_delete:
         raise SchemaError(
             f"no right to delete rows of table {table}, which ON_DELIVERED=delete needs; "
-            f"run: {grant_on('DELETE', table, THE_USER)}",
+            f"run: {grant_on(DELETE_RIGHT, table, THE_USER)}",
             NO_PRIVILEGE,
         )
 

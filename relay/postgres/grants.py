@@ -16,7 +16,7 @@ import psycopg
 
 from relay.core.errors import SchemaError
 from relay.postgres.connect import SyncConnection
-from relay.postgres.sql import TableName, quote_identifier, statement
+from relay.postgres.sql import TableName, load_sql, quote_identifier, statement
 
 NO_PRIVILEGE: Final = "42501"
 THE_USER: Final = "the relay's user"
@@ -95,6 +95,15 @@ def holding(connection: SyncConnection, right: Right, role: str | None = None) -
     if row is None or row[0] is None:
         return Holding.NO_OBJECT
     return Holding.YES if row[0] else Holding.NO
+
+
+def rights_text(file: str, *names: str) -> str:
+    """What statements of a ``grants.sql`` grant, as one GRANT lists it, by file and names.
+
+    So the GRANT in an error is a part of what ``relay-cli roles`` grants.
+    """
+    grants = [_GRANT.fullmatch(bare(load_sql(f"{file}:{name}"))) for name in names]
+    return ", ".join(grant["rights"] for grant in grants if grant is not None)
 
 
 def grant_on(rights: str, table: TableName, user: str) -> str:

@@ -31,7 +31,7 @@ _FIRST: Final = re.compile(" ON (SCHEMA|DATABASE) ")
 _AN_ADMINISTRATOR: Final = "a role with CREATEROLE"
 
 
-class Group(NamedTuple):
+class RoleGroup(NamedTuple):
     """A role of the database without login, of which users are made members."""
 
     name: str
@@ -43,22 +43,22 @@ class Group(NamedTuple):
 
 
 GROUPS: Final = (
-    Group("openoutbox_writer", Role.WRITER, "writer", "the application"),
-    Group("openoutbox_consumer", Role.CONSUMER, "consumer", "a consumer with an inbox in this database"),
-    Group("openoutbox_relay", Role.RELAY, "relay", "the relay; relay-cli check, stats, list, show, replay"),
-    Group("openoutbox_pruner", Role.PRUNE, "prune", "relay-cli prune, inbox prune"),
-    Group("openoutbox_reader", Role.READER, "reader", "dashboards; relay-cli stats, list, show"),
-    Group("openoutbox_operator", Role.OPERATOR, "operator", "relay-cli pause, resume, fleet, inbox retry, skip"),
-    Group("openoutbox_console", Role.CONSOLE, "console", "relay-cli console"),
-    Group(OWNER, Role.MIGRATE, "owner", "relay-cli migrate, inbox migrate, log migrate, store migrate, spark setup"),
-    Group("openoutbox_log_recorder", Role.DELIVERYLOG, "record", "the relay's DELIVERY_LOG_URL"),
-    Group("openoutbox_log_reader", Role.DELIVERYLOG, "read", "relay-cli log, Spark's report"),
-    Group("openoutbox_store_writer", Role.EVENTSTORE, "writer", "an application that appends"),
-    Group("openoutbox_store_reader", Role.EVENTSTORE, "reader", "an application that reads"),
-    Group("openoutbox_store_subscriber", Role.EVENTSTORE, "subscriber", "an application that subscribes"),
-    Group("openoutbox_spark_writer", Role.SPARK, "write", "Spark's writes"),
-    Group("openoutbox_spark_archiver", Role.SPARK, "archive", "Spark's archive"),
-    Group("openoutbox_spark_replayer", Role.SPARK, "replay", "Spark's replay"),
+    RoleGroup("openoutbox_writer", Role.WRITER, "writer", "the application"),
+    RoleGroup("openoutbox_consumer", Role.CONSUMER, "consumer", "a consumer with an inbox in this database"),
+    RoleGroup("openoutbox_relay", Role.RELAY, "relay", "the relay; relay-cli check, stats, list, show, replay"),
+    RoleGroup("openoutbox_pruner", Role.PRUNE, "prune", "relay-cli prune, inbox prune"),
+    RoleGroup("openoutbox_reader", Role.READER, "reader", "dashboards; relay-cli stats, list, show"),
+    RoleGroup("openoutbox_operator", Role.OPERATOR, "operator", "relay-cli pause, resume, fleet, inbox retry, skip"),
+    RoleGroup("openoutbox_console", Role.CONSOLE, "console", "relay-cli console"),
+    RoleGroup(OWNER, Role.MIGRATE, "owner", "relay-cli migrate, also of inbox, log and store; spark setup"),
+    RoleGroup("openoutbox_log_recorder", Role.DELIVERYLOG, "record", "the relay's DELIVERY_LOG_URL"),
+    RoleGroup("openoutbox_log_reader", Role.DELIVERYLOG, "read", "relay-cli log, Spark's report"),
+    RoleGroup("openoutbox_store_writer", Role.EVENTSTORE, "writer", "an application that appends"),
+    RoleGroup("openoutbox_store_reader", Role.EVENTSTORE, "reader", "an application that reads"),
+    RoleGroup("openoutbox_store_subscriber", Role.EVENTSTORE, "subscriber", "an application that subscribes"),
+    RoleGroup("openoutbox_spark_writer", Role.SPARK, "write", "Spark's writes"),
+    RoleGroup("openoutbox_spark_archiver", Role.SPARK, "archive", "Spark's archive"),
+    RoleGroup("openoutbox_spark_replayer", Role.SPARK, "replay", "Spark's replay"),
 )
 
 
@@ -70,7 +70,7 @@ class Grant(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRoles:
     """How the roles are to be."""
 
     groups: Sequence[str]
@@ -84,7 +84,7 @@ class Wanted:
     """The rights of a writer on the outbox, granted to ``"app_role"``."""
 
 
-class Step(NamedTuple):
+class RoleStep(NamedTuple):
     """Statements of one transaction."""
 
     statements: tuple[str, ...]
@@ -98,7 +98,7 @@ class Step(NamedTuple):
 class RolesPlan:
     """What is missing."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[RoleStep, ...]
     user: str
 
     @property
@@ -107,16 +107,16 @@ class RolesPlan:
         return not self.steps
 
 
-def plan(connection: SyncConnection, wanted: Wanted) -> RolesPlan:
+def plan(connection: SyncConnection, wanted: WantedRoles) -> RolesPlan:
     """What is missing now. Reads the catalog only."""
     with translating(_DOING):
         return _Planner(connection, wanted).plan()
 
 
-def apply(connection: SyncConnection, wanted: Wanted, report: Callable[[str], None] | None = None) -> RolesPlan:
+def apply(connection: SyncConnection, wanted: WantedRoles, report: Callable[[str], None] | None = None) -> RolesPlan:
     """Do what this user may, and return what is left. ``report`` receives each statement that has taken effect.
 
-    A lock on a table that is not to be had within ``LOCK_TIMEOUT`` seconds raises StorageBusy: run it again.
+    Raises StorageBusy, to be run again, where a table stays locked by others for ``LOCK_TIMEOUT`` seconds.
     """
     missing = plan(connection, wanted)
     for _ in range(_ROUNDS):
@@ -136,7 +136,7 @@ def apply(connection: SyncConnection, wanted: Wanted, report: Callable[[str], No
     return missing
 
 
-def _taken(connection: SyncConnection, step: Step) -> bool:
+def _taken(connection: SyncConnection, step: RoleStep) -> bool:
     """Run a step; False where this user may not, or another run was at the same place: the next plan shows it."""
     try:
         with connection.transaction():
@@ -182,7 +182,7 @@ class Foreign(NamedTuple):
         return self.superuser or (self.has_rights if self.inherits else self.is_member)
 
 
-def foreign_objects(connection: SyncConnection, owner: str, wanted: Wanted) -> list[Foreign]:
+def foreign_objects(connection: SyncConnection, owner: str, wanted: WantedRoles) -> list[Foreign]:
     """What of ``wanted.objects`` and ``wanted.schemas`` another role than ``owner`` has. Raises psycopg.Error."""
     values = {"owner": owner, "names": list(wanted.objects), "schemas": list(wanted.schemas)}
     values["outbox"] = wanted.outbox.quoted
@@ -192,7 +192,7 @@ def foreign_objects(connection: SyncConnection, owner: str, wanted: Wanted) -> l
 class _Planner:
     """One reading of the catalog."""
 
-    def __init__(self, connection: SyncConnection, wanted: Wanted) -> None:
+    def __init__(self, connection: SyncConnection, wanted: WantedRoles) -> None:
         self._connection = connection
         self._wanted = wanted
         names = [*wanted.groups, OWNER]
@@ -203,7 +203,7 @@ class _Planner:
     def plan(self) -> RolesPlan:
         """The steps, in the order in which each has what it needs."""
         roles = [
-            Step((_text("roles:create_role", {"app_role": name}),), _AN_ADMINISTRATOR)
+            RoleStep((_text("roles:create_role", {"app_role": name}),), _AN_ADMINISTRATOR)
             for name in self._wanted.groups
             if name not in self._existing
         ]
@@ -215,13 +215,13 @@ class _Planner:
         others = [step for step in grants if step not in first]
         return RolesPlan((*roles, *members, *first, *moved, *others), self._user)
 
-    def _members(self, moves: Sequence[Foreign], grants: Sequence[Step]) -> Iterator[Step]:
+    def _members(self, moves: Sequence[Foreign], grants: Sequence[RoleStep]) -> Iterator[RoleStep]:
         """Old owners stay able to do what they could; and this user acts for the owner, where that is needed."""
         members = [move.holder for move in moves if not move.keeps]
         if not self._acts and (moves or any(step.by == OWNER for step in grants)):
             members.append(self._user)
         for member in dict.fromkeys(members):
-            yield Step((_membership(member),), self._administrators())
+            yield RoleStep((_membership(member),), self._administrators())
 
     def _administrators(self) -> str:
         if self._connection.info.server_version < 160_000 or OWNER not in self._existing:
@@ -229,14 +229,14 @@ class _Planner:
         [(names,)] = self._rows("roles:administrators", {"role": OWNER})
         return f"{names}, or a superuser" if names else "a superuser"
 
-    def _moved(self, found: Foreign) -> Step:
+    def _moved(self, found: Foreign) -> RoleStep:
         statements = [found.move]
         if found.is_outbox and not (found.superuser or found.inherits):
             writer = quote_identifier(found.holder)
             statements += [bare(grant.replace('"app_role"', writer)) for grant in self._wanted.writing]
-        return Step(tuple(statements), found.holder, "" if found.keeps else _membership(found.holder))
+        return RoleStep(tuple(statements), found.holder, "" if found.keeps else _membership(found.holder))
 
-    def _grants(self) -> Iterator[Step]:
+    def _grants(self) -> Iterator[RoleStep]:
         for group, sql in self._wanted.grants:
             rights = rights_of([sql])
             held = [self._held(group, right) for right in rights]
@@ -244,7 +244,7 @@ class _Planner:
                 continue
             narrower = list(self._narrower(group, rights))
             if narrower or Holding.NO in held:
-                yield Step((*narrower, bare(sql)), self._owner_of(rights[0]))
+                yield RoleStep((*narrower, bare(sql)), self._owner_of(rights[0]))
 
     def _held(self, group: str, right: Right) -> Holding:
         known = group in self._existing

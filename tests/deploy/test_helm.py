@@ -57,6 +57,16 @@ def rendered() -> Rendered:
     return dict(zip(names, render(CHART, [*CASES.values(), *(values for values, _ in REFUSED)]), strict=True))
 
 
+def test_the_roles_follow_the_migration_with_the_same_user(rendered: Rendered) -> None:
+    [job] = [each for each in objects(rendered["console"]) if each["kind"] == "Job"]
+    pod = job["spec"]["template"]["spec"]
+    first, then = pod["initContainers"][0], pod["containers"][0]
+    assert first["command"][:2] == ["relay-cli", "migrate"]
+    assert then["command"] == ["relay-cli", "roles"]
+    assert {"name": "DELIVERY_LOG_SCHEMA", "value": "orders_log"} in then["env"]
+    assert (first["envFrom"], first["env"]) == (then["envFrom"], then["env"])
+
+
 def objects(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for text in answer["files"].values():
         yield from filter(None, yaml.safe_load_all(text))

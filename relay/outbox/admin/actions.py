@@ -25,6 +25,7 @@ from relay.outbox.admin.changes import Change, ChangeState, Request, begin, reco
 from relay.outbox.admin.connection import Connection, Moment, operating, rows, short_transaction
 from relay.outbox.admin.replay import ReplayOptions, replay_event
 from relay.outbox.admin.selection import Kind
+from relay.postgres.grants import rights_text
 from relay.postgres.sql import TableName
 
 BURIED: Final = "BURIED"
@@ -32,7 +33,7 @@ CANCELLED: Final = "CANCELLED"
 """The codes in ``last_error`` of events that an operator made DEAD."""
 
 _DOING: Final = "changing an event"
-_RIGHTS: Final = "SELECT, UPDATE (status, attempts, last_error, available_at, delivered_at, updated_at)"
+_RIGHTS: Final = rights_text("outbox/grants", "console_events", "console_change")
 
 
 class Action(StrEnum):

@@ -18,7 +18,7 @@ from relay.outbox.admin.actions import NARROWING, Action, error_of
 from relay.outbox.admin.connection import Connection, database_time, operating, rows, short_transaction
 from relay.outbox.admin.replay import ReplayOptions, preview, replay
 from relay.outbox.admin.selection import COUNT_MOST, Apply, Kind, Selection, SelectionReader
-from relay.outbox.tablecheck import WRITTEN
+from relay.postgres.grants import rights_text
 from relay.postgres.sql import TableName
 
 KINDS: Final[Mapping[Action, tuple[Kind, ...]]] = {
@@ -30,7 +30,7 @@ KINDS: Final[Mapping[Action, tuple[Kind, ...]]] = {
 """The statuses that an action applies to; the first one where a selection names none."""
 
 _DOING: Final = "changing events"
-_RIGHTS: Final = f"SELECT, UPDATE ({', '.join(WRITTEN)})"
+_RIGHTS: Final = rights_text("outbox/grants", "relay_events", "relay_settle")
 
 
 class BulkCount(NamedTuple):

@@ -19,7 +19,7 @@ from openoutbox import uuid7
 from relay.core.errors import OutboxError
 from relay.outbox.admin.connection import Connection, Moment, fetch, operating
 from relay.outbox.extensions import CHANGES, changes_of
-from relay.postgres.grants import grant_on
+from relay.postgres.grants import grant_on, rights_text
 from relay.postgres.sql import TableName, statement
 
 LONGEST_KEY: Final = 200
@@ -88,7 +88,7 @@ def check_record(connection: Connection, table: TableName) -> None:
         )
     if not allowed:
         user = connection.info.user
-        grant = grant_on("SELECT, INSERT, UPDATE", record, user)
+        grant = grant_on(rights_text("outbox/grants", "console_record"), record, user)
         raise RecordMissing(f"{user} may not record changes; run as the owner: {grant}")
 
 

@@ -23,7 +23,16 @@ from relay.outbox.migrate import plan
 from relay.outbox.options import application_name
 from relay.outbox.ordersequence import OrderSequence
 from relay.outbox.pauses import read_pauses
-from relay.outbox.tablecheck import FAN_OUT_COLUMN, ORDER_COLUMN, UPDATE_RIGHT, WRITTEN, creation
+from relay.outbox.tablecheck import (
+    DELETE_RIGHT,
+    FAN_OUT_COLUMN,
+    FAN_OUT_RIGHT,
+    ORDER_COLUMN,
+    READ_RIGHT,
+    UPDATE_RIGHT,
+    WRITTEN,
+    creation,
+)
 from relay.postgres.grants import grant_on
 from relay.postgres.horizon import XminHorizon
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, one_line, statement
@@ -186,7 +195,7 @@ def _fan_out(connection: Connection, table: TableName) -> Finding:
     again = "an event that one of several destinations has not acknowledged is sent to all of them again"
     if FAN_OUT_COLUMN in columns:
         user = connection.info.user
-        grant = f"run: {grant_on(f'UPDATE ({FAN_OUT_COLUMN})', table, user)}, then restart the relay"
+        grant = f"run: {grant_on(FAN_OUT_RIGHT, table, user)}, then restart the relay"
         return Finding(Level.WARNING, "fan-out", f"{user} may not write {FAN_OUT_COLUMN}: {again}", grant)
     advice = f"run: {creation(table)} --with fan-out, grant the relay UPDATE ({FAN_OUT_COLUMN}), then restart it"
     return Finding(Level.WARNING, "fan-out", f"there is no column {FAN_OUT_COLUMN}: {again}", advice)
@@ -326,13 +335,13 @@ def _rights(connection: Connection, table: TableName, *, delete_delivered: bool)
     user = connection.info.user
     denied = [name for name in WRITTEN if name not in (writable or ())]
     if not may_select:
-        yield Finding(Level.ERROR, "rights", f"{user} may not read it", f"run: {grant_on('SELECT', table, user)}")
+        yield Finding(Level.ERROR, "rights", f"{user} may not read it", f"run: {grant_on(READ_RIGHT, table, user)}")
     if denied:
         grant = f"run: {grant_on(UPDATE_RIGHT, table, user)}"
         yield Finding(Level.ERROR, "rights", f"{user} may not write {', '.join(denied)}", grant)
     lacks_delete = delete_delivered and not may_delete
     if lacks_delete:
-        grant = f"run: {grant_on('DELETE', table, user)}"
+        grant = f"run: {grant_on(DELETE_RIGHT, table, user)}"
         yield Finding(Level.ERROR, "rights", f"{user} may not delete rows, and ON_DELIVERED=delete needs it", grant)
     if may_select and not denied and not lacks_delete:
         yield Finding(Level.OK, "rights", f"{user} may read the table and write what a relay writes")

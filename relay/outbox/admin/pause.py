@@ -20,9 +20,10 @@ from relay.core.pause import Pause, PauseTarget
 from relay.outbox.admin.connection import Connection, fetch, operating_beside, short_transaction
 from relay.outbox.extensions import pauses_of
 from relay.outbox.pauses import pause_of, pause_statement, read_pauses
+from relay.postgres.grants import rights_text
 from relay.postgres.sql import TableName
 
-_RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
+_RIGHTS: Final = rights_text("outbox/grants", "operator_pauses")
 _LONGEST: Final = timedelta(days=36_525)
 _LATEST: Final = datetime(9999, 12, 30, tzinfo=UTC)  # the table holds no later end, in the zone of its creation
 

@@ -22,6 +22,7 @@ from relay.outbox.admin.connection import Connection, Moment, database_time, ope
 from relay.outbox.admin.refused import BulkRefusals
 from relay.outbox.head import EVERYWHERE
 from relay.postgres.errors import translating
+from relay.postgres.grants import rights_text
 from relay.postgres.operating import next_size, uninterrupted
 from relay.postgres.sql import TableName, statement
 
@@ -32,7 +33,7 @@ _REST: Final = 4  # while events wait, times as long as the batch before took
 _LOOK_SHARE: Final = 20  # times as long as a look for waiting events took, until the next one
 _LONGEST_REST: Final = 1.0  # seconds; then the caller may stop the prune, and sees that it still runs
 _DOING: Final = "pruning"
-_RIGHTS: Final = "SELECT, DELETE, UPDATE (updated_at)"
+_RIGHTS: Final = rights_text("outbox/grants", "prune_events", "prune_lock")
 
 Kind = Literal["delivered", "dead"]
 KINDS: Final[tuple[Kind, ...]] = ("delivered", "dead")

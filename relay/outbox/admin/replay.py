@@ -25,12 +25,11 @@ from relay.core.errors import ConfigError, OutboxError
 from relay.outbox.admin.connection import Connection, fetch, operating, rows, short_transaction
 from relay.outbox.admin.selection import COUNT_MOST, Apply, BulkOptions, Kind, Selection, SelectionReader
 from relay.outbox.extensions import REPLAYS, replays_of
-from relay.outbox.tablecheck import WRITTEN
-from relay.postgres.grants import grant_on
+from relay.postgres.grants import grant_on, rights_text
 from relay.postgres.sql import TableName, statement
 
 _DOING: Final = "replaying"
-_RIGHTS: Final = f"SELECT, UPDATE ({', '.join(WRITTEN)})"
+_RIGHTS: Final = rights_text("outbox/grants", "relay_events", "relay_settle")
 
 
 class ReplayRefused(OutboxError):
@@ -166,7 +165,7 @@ def _recorded(connection: Connection, table: TableName) -> bool:
     sql = statement("outbox/replay:may_record")
     [(allowed,)] = fetch(connection, sql, {"table": replays_of(table).quoted})
     if allowed is False:
-        grant = grant_on("INSERT", replays_of(table), connection.info.user)
+        grant = grant_on(rights_text("outbox/grants", "console_replays"), replays_of(table), connection.info.user)
         raise ConfigError(f"no right to record replays; run: {grant}")
     return bool(allowed)
 
