@@ -6,12 +6,12 @@ from typing import LiteralString
 
 from openoutbox.names import DEFAULT_TRIES, tries_of
 from relay.core.role import Role
-from relay.postgres.sql import DEFAULT_INBOX, TableName, statement, statement_names, without_parameters
+from relay.postgres.sql import DEFAULT_INBOX, Name, TableName, statement, statement_names, without_parameters
 
 
 def grants(inbox: TableName, group: str, role: Role) -> list[LiteralString]:
     """The statements that grant ``group`` what ``role`` needs on the inbox and on the tries beside it."""
-    names = {"app_role": group, DEFAULT_INBOX: inbox, DEFAULT_TRIES: tries_of(inbox)}
+    names: dict[str, Name] = {"app_role": group, DEFAULT_INBOX: inbox, DEFAULT_TRIES: tries_of(inbox)}
     path = "inbox/grants"
     return [
         without_parameters(statement(f"{path}:{name}", names=names))

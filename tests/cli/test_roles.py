@@ -105,6 +105,7 @@ def test_an_owner_with_createrole_sets_up_everything_before_and_after_the_table(
         assert done.returncode == 0, (command, done.stderr)
     granted = managed.roles(EVENT_STORE_SCHEMA="store", url=migrator)
     assert 'ON "public"."openoutbox_pauses" TO "openoutbox_relay"' in granted
+    managed.roles(EVENT_STORE_SCHEMA="store")
     assert managed.roles(EVENT_STORE_SCHEMA="store").startswith("-- the roles of public.openoutbox_events are up to")
     schemas: list[object] = [["public", "openoutbox_log", "openoutbox_spark", "store"]] * 2
     assert managed.run(OWNERS, values=schemas) == [("openoutbox_owner",)]

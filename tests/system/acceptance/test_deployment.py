@@ -62,7 +62,7 @@ def test_the_roles_are_granted_and_examined(outbox: Outbox, machine: Machine) ->
 
 def test_the_users_of_the_document_can_be_created(outbox: Outbox) -> None:
     suffix = outbox.database.name
-    text = re.sub(rf"\b({'|'.join(USERS)})\b(?= LOGIN|;)", rf"\1_{suffix}", BLOCKS["sql 1"].text)
+    text = re.sub(rf"\b({'|'.join(USERS)})\b(?= LOGIN| SET|;)", rf"\1_{suffix}", BLOCKS["sql 1"].text)
     with outbox.database.connect(autocommit=False) as connection:
         connection.execute(text.encode())
         connection.rollback()
