@@ -69,7 +69,7 @@ async def test_without_the_record_nothing_is_known_and_nothing_said(
             clock.now += 61
             assert await replays.first_replays(requested) == {}
     [said] = caplog.messages
-    assert 'GRANT SELECT ON "openoutbox_replays"' in said
+    assert 'GRANT SELECT, INSERT ON "openoutbox_replays"' in said
     outbox.database.run("GRANT SELECT ON openoutbox_replays TO openoutbox_relay")
     assert await replays.first_replays(requested) == {}, "it was not asked again so soon"
     clock.now += 61
