@@ -3,7 +3,8 @@
 The rules:
 
 - A user's header ``name`` is sent as ``X-User-name``, so none can replace one of ours or steer the transport. Only the
-  three of W3C's trace context, ``traceparent``, ``tracestate`` and ``baggage``, keep their names.
+  three of W3C's trace context, ``traceparent``, ``tracestate`` and ``baggage``, keep their names. A message
+  format has put the prefix before what would be an attribute, which gets no second one.
 - A name may hold RFC 9110's token characters, a value visible ASCII characters with blanks and tabs between them.
   Anything else is percent-encoded, byte by byte of its UTF-8. A name or value in which anything is encoded has its
   ``%`` encoded too, so that decoding it gives the original; one in which nothing is encoded is sent unchanged.
@@ -54,8 +55,15 @@ def message_headers(event: OutboxEvent, message: FormattedMessage | None = None)
         headers += [header for header in message.own if header[0] in _ATTRIBUTES]
         extensions = [(name, value) for name, value in message.own if name not in (CONTENT_TYPE, *_ATTRIBUTES)]
     if event.headers != "{}":
-        headers += _user_headers(wire_headers(event.headers) if message is None else message.others, extensions)
+        others = () if message is None else [(_bare(name), value) for name, value in message.others]
+        headers += _user_headers(wire_headers(event.headers) if message is None else others, extensions)
     return headers
+
+
+def _bare(name: str) -> str:
+    """The name as the row has it, where a message format has put the prefix before what would be an attribute."""
+    bare = name.removeprefix(PREFIX)
+    return bare if bare.lower().startswith((HTTP.prefix, CONTENT_TYPE)) else name
 
 
 def _user_headers(users: Iterable[Header], extensions: Iterable[Header]) -> list[Header]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,14 @@ def test_what_servers_would_refuse_for_its_size_is_left_out_and_counted() -> Non
     headers = {"long": "v" * 9000, "n" * 7000: "long name", "short": "kept"}
     fields = dict(message_headers(make_event("t", headers=json.dumps(headers))))
     assert fields == {"X-Event-Type": "t", "X-User-short": "kept", "X-Headers-Omitted": "2"}
+
+
+@pytest.mark.parametrize("mode", [cloudevents.binary, cloudevents.structured])
+def test_a_header_that_would_be_an_attribute_has_the_prefix_once(mode: Any) -> None:
+    event = make_event("t", headers='{"ce-id": "forged", "content-type": "not\\na type"}')
+    fields = message_headers(event, mode("/source", cloudevents.HTTP)(event))
+    assert ("X-User-ce-id", "forged") in fields
+    assert [name for name, _ in fields if "X-User" in name] == ["X-User-ce-id", "X-User-content-type"]
 
 
 def test_extension_attributes_count_with_the_other_user_headers() -> None:
