@@ -4,7 +4,8 @@ A session is opened on the first publish, and again after it was lost or abandon
 confirm, and for at most the publish timeout.
 
 A probe uses a short connection of its own: a server that lacks memory or disk reads nothing more from a connection that
-publishes, but answers another one. So being blocked is no outage, and a half-dead session cannot answer a probe.
+publishes, but answers another one. So being blocked is no outage, and a half-dead session cannot answer a probe. Where
+a limit has room for the session's connection alone, a node that says so has answered.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from relay.brokers.current_session import CurrentSession
 from relay.brokers.rabbitmq.options import RabbitOptions, RabbitTarget, read_target
 from relay.brokers.rabbitmq.session import RabbitSession
-from relay.brokers.rabbitmq.wire import AmqpWire
+from relay.brokers.rabbitmq.wire import AmqpWire, TooManyConnections
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
@@ -49,7 +50,12 @@ class RabbitPublisher(SingleDestination):
     async def probe(self, timeout: float) -> None:
         """Log in on a connection of its own. Raises BrokerUnreachable."""
         target = await self._target()
-        connection = await AmqpWire.connect(target, timeout)
+        try:
+            connection = await AmqpWire.connect(target, timeout)
+        except TooManyConnections:
+            if self._current.in_use is None:
+                raise
+            return
         try:
             async with asyncio.timeout(timeout):
                 await connection.close()

@@ -37,6 +37,7 @@ _BASIC_ACK: Final = (60, 80)
 _KINDS: Final = (METHOD, HEADER, BODY, HEARTBEAT)
 _SMALLEST_FRAME: Final = 4096  # bytes; what AMQP demands of both sides
 _ACCESS_REFUSED: Final = 403
+_NOT_ALLOWED: Final = 530
 _LARGEST_FRAME: Final = 1 << 17
 _CAPABILITIES: Final[FieldTable] = {
     "publisher_confirms": True,
@@ -75,6 +76,10 @@ class ServerClosed(OutboxError):
         self.code = code
 
 
+class TooManyConnections(BrokerUnreachable):
+    """A node has taken the login, and lets no more connections be opened by this user, or to this vhost."""
+
+
 class AmqpWire(asyncio.Protocol):
     """One connection; ``connect`` makes one."""
 
@@ -99,7 +104,8 @@ class AmqpWire(asyncio.Protocol):
     @classmethod
     async def connect(cls, target: RabbitTarget, timeout: float) -> AmqpWire:
         """Log in to the first node that lets it. Raises BrokerUnreachable with each node's reason."""
-        reasons, refused = [], []
+        reasons: list[str] = []
+        kind: type[BrokerUnreachable] = BrokerUnreachable
         for address in target.addresses:
             connection = cls()
             seconds = timeout / len(target.addresses)
@@ -110,14 +116,13 @@ class AmqpWire(asyncio.Protocol):
                 reasons.append(f"{address}: no RabbitMQ node has answered within {seconds:g} s")
             except (OSError, ServerClosed, UnicodeError) as error:  # the last: a host that is no name
                 reasons.append(f"{address}: {reason_of(error)}")
-                login = isinstance(error, ServerClosed) and error.code == _ACCESS_REFUSED
-                refused.append(login or handshake_refused(error))
+                kind = _kind_of(error) or kind
             else:
                 return connection
             finally:
                 if connection._interval == 0.0:  # not open: nothing is left behind, when cancelled too
                     connection.cut()
-        raise (BrokerRefused if any(refused) else BrokerUnreachable)("; ".join(reasons))
+        raise kind("; ".join(reasons))
 
     async def open_channel(self) -> None:
         """Open the channel, with confirms. Raises ServerClosed."""
@@ -320,3 +325,11 @@ class AmqpWire(asyncio.Protocol):
         self._fail_awaited(ServerClosed(code, reason))
         if self.owner is not None:
             self.owner.on_lost(reason)
+
+
+def _kind_of(error: Exception) -> type[BrokerUnreachable] | None:
+    """What a node says by not letting a connection be opened; None where it says nothing of the relay."""
+    code = error.code if isinstance(error, ServerClosed) else 0
+    if code == _NOT_ALLOWED and "connection limit" in str(error):
+        return TooManyConnections
+    return BrokerRefused if code == _ACCESS_REFUSED or handshake_refused(error) else None

@@ -326,6 +326,18 @@ async def test_a_node_that_hangs_times_out_what_it_has(guarded: RabbitServer) ->
                 await publisher.probe(0.5)
 
 
+async def test_a_limit_of_one_connection_leaves_it_to_the_events(own_rabbitmq: RabbitServer) -> None:
+    own_rabbitmq.control("set_vhost_limits", "-p", "/", '{"max-connections": 1}')
+    async with opened(own_rabbitmq.url) as publisher, opened(own_rabbitmq.url) as other:
+        missing = [make_event("letters")]
+        [outcome] = await outcomes(publisher, missing)
+        assert isinstance(outcome, Transient)
+        await publisher.probe(patience())
+        assert await outcomes(publisher, missing) == [outcome]
+        with pytest.raises(BrokerUnreachable, match="connection limit"):
+            await other.probe(patience())
+
+
 async def test_a_node_without_a_heartbeat_is_gone(guarded: RabbitServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing under way, where no confirm would be missed."""
     monkeypatch.setattr("relay.brokers.rabbitmq.wire.HEARTBEAT_INTERVAL", 1)
