@@ -1,7 +1,10 @@
 """From events to batch requests: ten messages at most, of one queue or topic, within the limit of bytes.
 
-Events keep their order within a destination. A message that is larger than a batch may be is a batch of its own, so
-that a refusal for its size is about it alone.
+Events keep their order within a destination, but for those that have failed before. A message that is larger than a
+batch may be is a batch of its own, so that a refusal for its size is about it alone.
+
+A request may fail as a whole because of one of its messages, without an answer or with one that does not say which. So
+messages that have failed before have few neighbours at the next attempt, and none from the third on.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from relay.brokers.entries import Entry, resolve
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, Permanent
 
-MOST_ENTRIES: Final = 10
+MOST_ENTRIES: Final = (10, 3, 1)
+"""Messages of one request, by their failed attempts; the last one for all further ones, too."""
 
 _GROUP: Final = re.compile(r"[A-Za-z0-9!-/:-@\[-`{-~]{1,128}")
 
@@ -69,7 +73,7 @@ def batches(
 
     The events are encoded as the batches are taken, so that an offer that waits holds few of them twice.
     """
-    opened: dict[str, RequestBatch] = {}
+    opened: dict[tuple[str, int], RequestBatch] = {}
     for event in events:
         name = name_of(event.event_type, options.kind, options.name_replacement)
         if isinstance(name, Permanent):
@@ -79,16 +83,18 @@ def batches(
         if message.size > options.max_message:
             sink([(event, too_large(message.size, options.max_message))])
             continue
-        if name in opened and opened[name].size + message.size > options.max_batch:
-            yield opened.pop(name)
-        batch = opened.setdefault(name, RequestBatch(name))
+        most = MOST_ENTRIES[min(event.attempts, len(MOST_ENTRIES) - 1)]
+        place = name, most
+        if place in opened and opened[place].size + message.size > options.max_batch:
+            yield opened.pop(place)
+        batch = opened.setdefault(place, RequestBatch(name))
         request = service.entry(message)
         if name.endswith(FIFO):
             request["MessageGroupId"] = group_id(event)
             request["MessageDeduplicationId"] = str(event.event_id)
         batch.add(request, (event, sink), message.size)
-        if len(batch.requests) == MOST_ENTRIES:
-            yield opened.pop(name)
+        if len(batch.requests) == most:
+            yield opened.pop(place)
     yield from opened.values()
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import boto3
 import pytest
-from aiohttp import ClientSession, web
-from aiohttp.test_utils import TestServer
 
 from relay.brokers.aws.check import look
 from relay.brokers.aws.publisher import AwsPublisher
@@ -323,33 +321,6 @@ async def test_tls_is_checked_by_the_authorities_of_tls_ca(
             with pytest.raises(BrokerUnreachable, match=r"(?i)certificate"):
                 await stranger.probe(5.0)
     assert [message.body for message in aws.read(name, 1)] == ["over tls"]
-
-
-async def test_what_a_gateway_refuses_is_held_against_its_own_request(aws_url: str, new_queue: NewName) -> None:
-    """A page of 403 for one message, while the probe is answered: alone it is known, and the others arrive."""
-
-    async def pass_on(request: web.Request) -> web.Response:
-        body = await request.read()
-        if b"poison" in body:
-            return web.Response(status=403, text="<html>no</html>", content_type="text/html")
-        headers = {name: value for name, value in request.headers.items() if name != "Content-Length"}
-        async with ClientSession() as client:
-            answer = await client.request(request.method, aws_url + request.path_qs, data=body, headers=headers)
-            return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
-
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", pass_on)
-    gateway = TestServer(application)
-    await gateway.start_server()
-    name = new_queue("")
-    events = [make_event(name, b"poison" if number == 3 else b"good") for number in range(20)]
-    async with opened(publisher_url("sqs", str(gateway.make_url("")).rstrip("/"))) as publisher:
-        together = await outcomes(publisher, events)
-        await publisher.probe_destination(name, patience())
-        alone = [(await outcomes(publisher, [event]))[0] for event in events[:10]]
-    await gateway.close()
-    assert [type(outcome) for outcome in together] == [ConnectionCut] * 10 + [Acknowledged] * 10
-    assert [type(outcome) for outcome in alone] == [Acknowledged] * 3 + [ConnectionCut] + [Acknowledged] * 6
 
 
 @pytest.mark.parametrize("kind", ["sqs", "sns"])
