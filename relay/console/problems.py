@@ -22,7 +22,7 @@ from relay.core.errors import (
     StorageBusy,
     StorageUnavailable,
 )
-from relay.core.secrets import mask_secrets
+from relay.core.outside import shown
 from relay.deliverylog.errors import DeliveryLogError, InvalidCursor, ResourceLimit, VersionMismatch
 from relay.eventstore.errors import UnknownTenant
 from relay.outbox.admin.actions import ActionRefused, EventMissing, EventMoved
@@ -94,7 +94,7 @@ _TABLE: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 def problem_of(error: Exception) -> Problem:
     """The problem that an error is, secrets masked: a page or an answer shows it."""
     problem = _problem_of(error)
-    return problem._replace(detail=mask_secrets(problem.detail))
+    return problem._replace(detail=shown(problem.detail))
 
 
 def _problem_of(error: Exception) -> Problem:

@@ -2,12 +2,15 @@
 
 A name is that of a secret when a word of ``SECRET_WORDS`` stands in it, however it is spelled. What may be a secret is
 replaced by ``***``. Every function rather masks too much than too little, and none raises.
+
+Each takes time in proportion to the length of its text: applications and brokers write much of it. So no pattern begins
+within what it has read in vain (a lookbehind holds it to the begin of a run), and what is read for a value is masked.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -16,6 +19,7 @@ MASK: Final = "***"
 SECRET_WORDS: Final = (
     "passw",
     "passphrase",
+    "passcode",
     "passwd",
     "pwd",
     "secret",
@@ -32,8 +36,12 @@ SECRET_WORDS: Final = (
     "jwt",
     "seed",
     "signature",
+    "cookie",
+    "sessionid",
 )
 """Small letters alone: a name is compared without its case, its separators and its percent-encoding."""
+_SECRET_NAMES: Final = frozenset({"pass", "pw", "sig", "sid", "auth"})
+"""Too short to be looked for within a name: its last part is compared with them."""
 OPEN_PARAMETERS: Final = frozenset(
     {"host", "hostaddr", "port", "dbname", "user", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout"}
     | {"target_session_attrs", "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username"}
@@ -47,25 +55,54 @@ _NEXT_URL: Final = re.compile(r",(?=\s*[A-Za-z][A-Za-z0-9+.\-]*://)")
 _CONNECTION_STRING: Final = re.compile(r"\s*\w+\s*=")
 
 _URL: Final = re.compile(r"(?<![\w+.\-:/@])[A-Za-z][A-Za-z0-9+.\-]*+://")
-_ENCODED_LOGIN: Final = re.compile(r"(%3A%2F%2F)[^\s\"'&]*(%40|@)", re.IGNORECASE)
-_BARE_LOGIN: Final = re.compile(r"(?<![\w/])[^\s\"'<>@:/,=&?]++:[^\s\"'<>@]+(?:@[^\s\"'<>@]*)*@")
+_ENCODED_URL: Final = re.compile(r"%3A%2F%2F([^\s\"'&]*)", re.IGNORECASE)
+_TOKEN_WITH_AT: Final = re.compile(r"(?<![^\s\"'<>])[^\s\"'<>@]*@[^\s\"'<>]*")
+_BARE_USER: Final = re.compile(r"(?<![^\s\"'<>@:/,=&?])[^\s\"'<>@:/,=&?]++(?=:[^\s\"'<>@])")
+_NO_LETTER: Final = re.compile(r"[^\w/]")
 _TOKEN_END: Final = re.compile(r"[\s\"'<>]")
 _USER_AND_MORE: Final = re.compile(r"[^\s/?#@:\[]*:(?!\d{1,5}(?:[/?,;)\s\"']|$))")
 _WHOLE_ADDRESS: Final = re.compile(r"@[\w.\-\[\]]*(?::\d|/)[^@]*$")
 """A host with a port or a path: an ``@`` after a blank belongs to something else."""
-_HEADER: Final = re.compile(r"\b(bearer|basic)(\s+)[\w.~+/=\-]{8,}", re.IGNORECASE)
-_QUOTED_NAME: Final = r"(?<!\\)(?P<mark>\\*[\"'])(?P<key>[^\"'\\=:]{1,100})(?P=mark)\s*[=:]\s*"
-_BARE_NAME: Final = r"(?<![\w.\-%])(?P<name>[\w.\-%]++)\s*=\s*"
+_HEADER: Final = re.compile(
+    r"\b((?:bearer|basic)\s+|authorization:\s*(?:\w{1,40}\s+)?(?=\S{0,200}\d))[\w.~+/=\-]{8,}"
+    r"|\b(authorization:\s*digest\s).+",
+    re.IGNORECASE,
+)
+_KEY_BLOCK: Final = re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL)
+_ISSUED: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?:AKIA|ASIA)[A-Z0-9]{16}|S[ACNOUX][A-Z2-7]{50,}|gh[oprsu]_\w{20,}|github_pat_\w{20,}"
+    r"|(?:glpat-|xox[a-z]-|[rs]k_live_|[rs]k_test_|sk-|npm_|hf_|pypi-|AIza|ya29\.|SG\.)[\w.\-]{20,}"
+    r"|eyJ[\w\-]{17,}(?:\.[\w\-]*){0,2})"
+)
+"""Keys and tokens that are known by how they begin: of AWS, NATS, GitHub, GitLab, Slack, Stripe and others; JWT."""
+_HOOK: Final = re.compile(r"(hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/)[^\s\"'<>]+")
+_PASSWORD_FILE: Final = re.compile(
+    r"(?<![\w.\-*])([\w.\-*]++:(?:\d{2,5}|\*):[\w\-*]{1,100}:[\w\-*]{1,100}:)[^\s:@/]++(?!\S)"
+)
+"""A line of libpq's password file."""
+_QUOTED_NAME: Final = r"(?<!\\)(?P<mark>\\*[\"'])(?P<key>[^\"'\\=:]{1,100})(?P=mark)\s*(?:=>|[=:])\s*"
+_BARE_NAME: Final = r"(?<![\w.\-%])(?P<name>[\w.\-%]++)\s*:?=\s*"
+_SAID_NAME: Final = r"(?<![\w.\-%])(?P<said>[\w.\-%]++)\s*:(?!//)\s*|(?<![\w.\-%])(?P<flag>--[\w\-]++)\s+"
+_BEFORE_QUOTE: Final = r"(?<![\w.\-%])(?P<verb>(?i:password|identified\s+by))\s+(?=[\"'])"
+_TAG: Final = r"<(?P<tag>[\w.\-:]++)(?=[^<>]{0,200}>)"
+_ENCODED_NAME: Final = r"(?<![\w.\-])(?P<encoded>[\w.\-]++)(?i:(?:%22)?(?:%3D|%3A)(?:%2[02])*)"
 _NAMED: Final = re.compile(f"{_QUOTED_NAME}|{_BARE_NAME}")
+_SAID: Final = re.compile(f"{_SAID_NAME}|{_BEFORE_QUOTE}|{_TAG}|{_ENCODED_NAME}")
+_LIKE_SECRET: Final = re.compile(r"(?=[^\s,;\"'<>]{0,100}\d)[^\s,;\"'<>]{6,}|\S{1,100}$")
+_END_OF_ENCODED: Final = re.compile(r"(?i:%26|%22)|[\s&\"'<>]|$")
 _OPENING: Final = re.compile(r"\\*[\"']")
 _END_OF_BARE: Final = re.compile(r"[\s,}\]]|$")
-_NEXT_NAME: Final = re.compile(r"[\s,;&]+(?P<name>[\w.\-%]++)\s*=")
+_QUOTE_OR_NAME: Final = re.compile(r"[\"'](?!\w)|(?<![\w.\-%])(?P<name>[\w.\-%]++)\s*=")
+_SIGNS: Final = ("@", "=", ":", "--", "<", "%", "'", '"')
+"""One of them is in each text that ``_masked_line`` masks a part of."""
+_SEPARATORS: Final = " \t\f\v,;&"
 
 
 def is_secret(name: str) -> bool:
     """Whether the value of a variable, a property or a parameter of this name is a secret."""
-    letters = re.sub(r"[\W_]", "", unquote(name)).lower()
-    return any(word in letters for word in SECRET_WORDS)
+    parts = re.split(r"[\W_]+", unquote(name).lower())
+    letters = "".join(parts)
+    return parts[-1] in _SECRET_NAMES or any(word in letters for word in SECRET_WORDS)
 
 
 def mask_url(url: str) -> str:
@@ -94,11 +131,15 @@ def mask_values(text: str, properties: Mapping[str, object]) -> str:
 
 def mask_secrets(text: str) -> str:
     """Any text, with the secrets of the URLs, connection strings, JAAS texts and JSON in it masked."""
+    if "-----BEGIN" in text:
+        text = _KEY_BLOCK.sub(rf"\1{MASK}\2", text)
     if "%40" in text:
-        text = _ENCODED_LOGIN.sub(rf"\1{MASK}\2", text)
-    if "@" in text or "=" in text or ":" in text:
+        text = _ENCODED_URL.sub(_masked_encoded, text)
+    if any(sign in text for sign in _SIGNS):
         text = "".join(map(_masked_line, text.splitlines(keepends=True)))
-    return _HEADER.sub(rf"\1\2{MASK}", text)
+        text = _PASSWORD_FILE.sub(rf"\1{MASK}", text)
+    text = _HEADER.sub(rf"\1\2{MASK}", text)
+    return _ISSUED.sub(MASK, _HOOK.sub(rf"\1{MASK}", text))
 
 
 def _masked_url(url: str) -> str:
@@ -129,18 +170,49 @@ def _masked_parameter(parameter: str) -> str:
     return f"{name}={value if shown else MASK}"
 
 
+def _masked_encoded(url: re.Match[str]) -> str:
+    """A percent-encoded URL without what stands before its last ``@``."""
+    at = max(url[1].rfind("@"), url[1].rfind("%40"))
+    return url[0] if at < 0 else f"{url[0][: url.start(1) - url.start()]}{MASK}{url[1][at:]}"
+
+
 def _masked_line(line: str) -> str:
     """One line of a text. What is masked for two reasons is masked once, as far as either reaches."""
-    logins = list(_logins(line)) if "@" in line else []
-    bare = [match.span() for match in _BARE_LOGIN.finditer(line)] if "@" in line else []
-    others = [(start, end - 1) for start, end in bare if not any(start < to and at < end for at, to in logins)]
+    spans = [*_named(line), *_said(line)]
+    if "@" in line:
+        logins = list(_logins(line))
+        spans += [*logins, *_apart(_bare_logins(line), logins)]
     pieces: list[str] = []
     at = 0
-    for start, end in sorted([*logins, *others, *_named(line)]):
+    for start, end in sorted(spans):
         if start > at or not pieces:
             pieces += [line[at:start], MASK]
         at = max(at, end)
     return "".join(pieces) + line[at:]
+
+
+def _bare_logins(line: str) -> Iterator[tuple[int, int]]:
+    """Where a login without a scheme begins and ends: from a user's name to the last ``@`` of its token."""
+    for token in _TOKEN_WITH_AT.finditer(line):
+        end = line.rindex("@", token.start(), token.end())
+        for user in _BARE_USER.finditer(line, token.start(), end):
+            start = user.start()
+            if line[start - 1 : start] == "/":  # of a path: what begins behind another sign may be a user's name
+                sign = _NO_LETTER.search(user[0])
+                start = user.end() if sign is None else start + sign.end()
+            if start < user.end():
+                yield start, end
+                break
+
+
+def _apart(spans: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Those of ``spans`` that meet none of the others; both are sorted."""
+    place = 0
+    for start, end in spans:
+        while place < len(others) and others[place][1] <= start:
+            place += 1
+        if place == len(others) or others[place][0] > end:
+            yield start, end
 
 
 def _logins(line: str) -> Iterator[tuple[int, int]]:
@@ -152,8 +224,8 @@ def _logins(line: str) -> Iterator[tuple[int, int]]:
         quote = line[url.start() - 1 : url.start()]
         if quote and quote in "\"'":
             # A quote within the password ends nothing, nor does one before the login is complete.
-            ends = [match.start() for match in re.finditer(rf"{quote}(?!\w)", segment)]
-            segment = next((segment[:end] for end in ends if "@" in segment[:end]), segment)
+            closing = re.compile(rf"{quote}(?!\w)").search(segment, max(segment.find("@"), 0))
+            segment = segment[: closing.start()] if closing is not None and "@" in segment else segment
         else:
             token = _TOKEN_END.split(segment, maxsplit=1)[0]
             if _WHOLE_ADDRESS.search(token):
@@ -168,32 +240,85 @@ def _logins(line: str) -> Iterator[tuple[int, int]]:
 
 def _named(line: str) -> Iterator[tuple[int, int]]:
     """Where each value that a name with a secret word announces begins and ends."""
-    position = 0
+    end_of_line = len(line.rstrip("\r\n"))
+    position = counted = 0
+    odd = dict.fromkeys("\"'", False)
+    """Whether a quote of that kind is open."""
     while (match := _NAMED.search(line, position)) is not None:
         position = match.end()  # a value may itself begin with a name, as that of a URL's parameter
         if is_secret(match["key"] or match["name"]):
-            position = _end_of_value(line, match)
+            for quote in odd:
+                odd[quote] ^= line.count(quote, counted, match.start()) % 2 == 1
+            counted = match.start()
+            position = _end_of_value(line, match, end_of_line, [quote for quote in odd if odd[quote]])
             yield match.end(), position
 
 
-def _end_of_value(line: str, match: re.Match[str]) -> int:
-    start, end = match.end(), len(line.rstrip("\r\n"))
+def _said(line: str) -> Iterator[tuple[int, int]]:
+    """Where the value of ``name: value``, of ``--name value``, of a tag, of an encoded name begins and ends."""
+    end_of_line = len(line.rstrip("\r\n"))
+    position = 0
+    while (match := _SAID.search(line, position)) is not None:
+        position = max(match.end(), _end_of_said(line, match, end_of_line))
+        if position > match.end():
+            yield match.end(), position
+
+
+def _end_of_said(line: str, match: re.Match[str], end: int) -> int:
+    """0 where it is no secret. Names in capital letters begin messages about variables."""
+    start = match.end()
+    if not match["verb"] and not is_secret(match["said"] or match["flag"] or match["tag"] or match["encoded"]):
+        return 0
+    if match["tag"]:  # its other attributes, too
+        closing = line.find("<", start)
+        return end if closing < 0 else closing
+    if match["encoded"]:
+        return min(end, _END_OF_ENCODED.search(line, start).start())  # type: ignore[union-attr] # $ matches
+    if match["said"] and match["said"] == match["said"].upper():
+        return 0
+    return _end_of_quoted(line, start, end) if _OPENING.match(line, start) else _end_of_word(line, match, end)
+
+
+def _end_of_word(line: str, match: re.Match[str], end: int) -> int:
+    """A word behind a colon may be prose: a secret has a digit, or the line to itself."""
+    value = _LIKE_SECRET.match(line, match.end(), end)
+    if value is None:
+        return 0
+    alone = value.end() == end and not line[: match.start()].strip(" \t-")
+    return value.end() if alone or re.search(r"\d", value[0]) else 0
+
+
+def _end_of_quoted(line: str, start: int, end: int) -> int:
     opening = _OPENING.match(line, start)
-    if opening is not None:
-        closing = re.compile(rf"(?<!\\){re.escape(opening[0])}(?![\w\"'])").search(line, opening.end())
-        return closing.end() if closing is not None else end
+    if opening is None:
+        return end
+    closing = re.compile(rf"(?<!\\){re.escape(opening[0])}(?![\w\"'])").search(line, opening.end())
+    return closing.end() if closing is not None else end
+
+
+def _end_of_value(line: str, match: re.Match[str], end: int, quotes: Collection[str]) -> int:
+    """``end`` is that of the line, ``quotes`` are those that are open where the name begins."""
+    start = match.end()
+    if _OPENING.match(line, start):
+        return _end_of_quoted(line, start, end)
     if match["key"] is not None:
         bare = line[start : start + 1] not in ("[", "{")  # a list or an object: everything after it goes too
         return min(end, _END_OF_BARE.search(line, start).start()) if bare else end  # type: ignore[union-attr] # $ matches
     if "jaas" in match["name"].lower():
         return end
+    return _end_of_bare(line, start, end, quotes)
+
+
+def _end_of_bare(line: str, start: int, end: int, quotes: Collection[str]) -> int:
     # Blanks and separators may be part of it: it ends where a known name follows, or the quotes around all of it end.
-    for following in _NEXT_NAME.finditer(line, start):
-        if unquote(following["name"]) in OPEN_PARAMETERS:
-            end = min(end, following.start())
-            break
-    for quote in "\"'":
-        if line.count(quote, 0, match.start()) % 2:
-            closing = re.compile(rf"{quote}(?!\w)").search(line, start)
-            end = min(end, closing.start()) if closing is not None else end
+    for following in _QUOTE_OR_NAME.finditer(line, start, end):
+        at = following.start()
+        if following["name"] is None:
+            if line[at] in quotes:
+                return at
+        elif unquote(following["name"]) in OPEN_PARAMETERS:
+            value = line[start:at]
+            shown = value.rstrip(_SEPARATORS)
+            if len(shown) < len(value):
+                return start + len(shown)
     return end

@@ -17,8 +17,7 @@ from relay.core.outcome import (
     Unreachable,
     Withheld,
 )
-
-LONGEST_ERROR = 2000  # characters of last_error; a broker's essay must not bloat the row
+from relay.core.outside import cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,5 @@ def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) 
 
 def error_text(code: str, reason: str) -> str:
     """``CODE: reason`` as PostgreSQL's TEXT can hold it: no NUL, no lone surrogate, of bounded length."""
-    text = f"{code}: {reason}" if reason else code
-    text = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"
+    text = cut(f"{code}: {reason}" if reason else code)
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\N{REPLACEMENT CHARACTER}")

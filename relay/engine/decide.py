@@ -34,11 +34,14 @@ from relay.core.outcome import (
     Unreachable,
     Withheld,
 )
+from relay.core.outside import cut
 from relay.core.verdict import Bury, Release, Retry, Verdict, decide
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 
 logger = logging.getLogger(__name__)
+
+_LONGEST_NAME = 200  # characters of an event type in a line that says more
 
 
 class Decider:
@@ -186,7 +189,7 @@ def _log(event: OutboxEvent, verdict: Verdict) -> None:
             # The message holds neither id nor delay: what fails alike is one line a second, with a count.
             logger.warning(
                 "an event of type %s failed and is tried again: %s",
-                event.event_type,
+                cut(event.event_type, _LONGEST_NAME),
                 error,
                 extra={"action": "event_retried", "event_id": event.event_id, "attempts": event.attempts + 1},
             )

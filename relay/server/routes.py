@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from relay.core.secrets import mask_secrets
+from relay.core.outside import shown
 from relay.core.status import Stats, StatusView
 from relay.version import __version__
 
@@ -42,7 +42,7 @@ class _Endpoints:
 
     async def healthz(self, _: Request) -> Response:
         problem = self._view.health().problem
-        body = {"status": "failed", "reason": mask_secrets(problem)} if problem else {"status": "ok"}
+        body = {"status": "failed", "reason": shown(problem)} if problem else {"status": "ok"}
         return _json(body, 503 if problem else 200)
 
     async def readyz(self, _: Request) -> Response:
@@ -115,11 +115,11 @@ async def _moved(_: Request) -> Response:
 
 
 def _masked(sentences: Sequence[str]) -> list[str]:
-    return [mask_secrets(sentence) for sentence in sentences]
+    return [shown(sentence) for sentence in sentences]
 
 
 def _condition(problem: str, fault: str) -> str:
-    return f"{fault}: {mask_secrets(problem)}" if problem else "ok"
+    return f"{fault}: {shown(problem)}" if problem else "ok"
 
 
 def _json(body: dict[str, Any], status: int = 200) -> Response:

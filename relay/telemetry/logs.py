@@ -23,7 +23,8 @@ from typing import IO, Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from relay.core.secrets import MASK, is_secret, mask_secrets
+from relay.core.outside import LONGEST_TEXT, shown
+from relay.core.secrets import MASK, is_secret
 from relay.telemetry.throttle import RepetitionFilter
 
 _QUIET = (
@@ -36,6 +37,7 @@ _QUIET = (
     "botocore",
     "aiobotocore",
 )
+_LONGEST_TRACEBACK = 10 * LONGEST_TEXT
 _UNCAUGHT = logging.getLogger("relay.uncaught")
 
 
@@ -122,14 +124,12 @@ def _formatter(options: LogOptions, before: list[Processor], *, colours: bool) -
 
 
 def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """The last line of defence: masks every secret, whichever library logged it."""
+    """The last line of defence: cuts what is long and masks every secret, whichever library logged it."""
     for name, value in event.items():
         if isinstance(value, str) and is_secret(name):
             event[name] = MASK
-        elif isinstance(value, str):
-            event[name] = mask_secrets(value)
         elif not isinstance(value, (int, float, bool, type(None))):
-            event[name] = mask_secrets(str(value))
+            event[name] = shown(str(value), _LONGEST_TRACEBACK if name == "exception" else LONGEST_TEXT)
     return event
 
 

@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace.status import Status, StatusCode
 
+from relay.core.outside import cut
 from relay.core.tracecontext import TraceContext
 from relay.telemetry.otlp import make_exporter, number, resource_attributes
 from relay.telemetry.tracer import Span
@@ -150,5 +151,6 @@ def _link(context: TraceContext) -> api.Link:
 
 
 def _valid(text: str) -> str:
-    """What is not valid Unicode becomes ``?``: the exporter would lose the whole request."""
+    """Cut, and what is not valid Unicode becomes ``?``: the exporter would lose the whole request."""
+    text = cut(text)
     return text if text.isascii() else text.encode(errors="replace").decode()

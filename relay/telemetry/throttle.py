@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+from relay.core.outside import cut
+
 _MOST_KEYS = 1024
 
 
@@ -66,7 +68,7 @@ class RepetitionFilter(logging.Filter):
             return True
         # structlog hands over its fields as a dictionary, with the text under "event"
         template = str(record.msg.get("event")) if isinstance(record.msg, dict) else str(record.msg)
-        repeated = self._same_text.admit((record.name, record.levelno, template, str(record.args)))
+        repeated = self._same_text.admit((record.name, record.levelno, template, cut(str(record.args))))
         if repeated is None:
             return False
         # a template that is nothing but its argument does not make two lines alike

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from relay.core.errors import StorageError
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Away, Outcome, Unreachable
+from relay.core.outside import shown
 from relay.core.ports import Settlement
-from relay.core.secrets import mask_secrets
 from relay.core.tracecontext import TraceContext, sampled_parents, with_context
 from relay.core.verdict import Bury, Deliver, Release, Retry, Verdict
 
@@ -126,7 +126,7 @@ class SpanTracer:
                 ended_at - round(seconds * 1e9),
                 ended_at,
                 attributes,
-                mask_secrets(str(error)) if error else "",
+                shown(str(error)) if error else "",
             )
         )
         return context
@@ -258,7 +258,7 @@ class BatchSpans:
                 publish.started_at,
                 self._tracer.clock(),
                 attributes,
-                mask_secrets(error) if error else "",
+                shown(error) if error else "",
             )
         )
 

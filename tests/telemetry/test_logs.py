@@ -129,3 +129,28 @@ def test_a_field_with_the_name_of_a_secret_is_masked() -> None:
     [line] = lines("log.info('x', extra={'api_key': 'hunter2', 'said': '{\"password\": \"hunter 2\"}', 'token': None})")
 
     assert (line["api_key"], line["said"], line["token"]) == ("***", '{"password": ***}', None)
+
+
+def test_a_field_is_as_long_as_it_needs_to_be_read_and_no_longer() -> None:
+    [line] = lines("log.info('%s', 'a' * 10**6, extra={'event_type': 'b' * 10**6, 'many': ['c'] * 10**6})")
+
+    assert [len(line[name]) for name in ("msg", "event_type", "many")] == [2000] * 3
+
+
+def test_a_type_that_masking_was_slow_for_is_logged_at_once() -> None:
+    script = """
+import time
+began = time.thread_time()
+for number in range(20):
+    log.info('event %s is dead', number, extra={'event_type': '%40' + '%3A%2F%2F' * 20_000 + ' b'})
+log.info('done', extra={'seconds': time.thread_time() - began})
+"""
+    *_, done = lines(script)
+    assert done["seconds"] < patience(2)
+
+
+def test_a_traceback_keeps_its_places() -> None:
+    [line] = lines("try:\n    raise OSError('a' * 10**6)\nexcept OSError:\n    log.exception('oops')")
+
+    assert len(line["exception"]) == 20_000
+    assert 'File "<string>", line' in line["exception"]

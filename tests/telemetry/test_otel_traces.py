@@ -174,6 +174,17 @@ def test_what_is_not_valid_unicode_loses_that_and_not_the_request(collector: Col
     assert (span.name, attributes_of(list(span.attributes))["k"], span.status.message) == ("publish ?", "?", "?")
 
 
+def test_a_span_is_named_in_2000_characters(collector: Collector) -> None:
+    tracing = started({"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
+    long = "a" * 100_000
+    tracing.tracer.sink(
+        Span(long, SpanKind.PRODUCER, TraceContext("a" * 32, "b" * 16), None, (), 1, 2, {"k": long}, long)
+    )
+    tracing.stop()
+    [span] = collector.spans()
+    assert [*map(len, (span.name, attributes_of(list(span.attributes))["k"], span.status.message))] == [2000] * 3
+
+
 def test_a_clock_that_was_set_back_ends_no_span_before_its_start(collector: Collector) -> None:
     tracing = started({"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
     tracing.tracer.sink(Span("a", SpanKind.CLIENT, TraceContext("a" * 32, "b" * 16), None, (), 7, 3, {}))

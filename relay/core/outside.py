@@ -1,0 +1,25 @@
+"""Text from outside (applications, brokers, receivers): cut before anything looks at it.
+
+What is made of it (an error, a log field, an attribute of a span) has a bounded length, and so has the work on it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from relay.core.secrets import mask_secrets
+
+LONGEST_TEXT: Final = 2000
+"""Characters of a reason, of ``last_error``, of a field of a log line, of an attribute of a span."""
+_READ: Final = 2
+"""How many times that is masked: a secret that begins before the cut, and ends behind it, is known by its end."""
+
+
+def cut(text: str, longest: int = LONGEST_TEXT) -> str:
+    """``text``; of a longer one the begin, with a mark that it went on."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def shown(text: str, longest: int = LONGEST_TEXT) -> str:
+    """``text`` cut, and without secrets."""
+    return cut(mask_secrets(cut(text, _READ * longest)), longest)
