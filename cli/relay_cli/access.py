@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay_cli.groups import command_group
+from relay_cli.output import say
 from relay_cli.values import choice, choices
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def token(name: Name, role: Role = ConsoleRole.READER) -> None:
     from relay.console.access.tokens import hash_token, new_token
 
     made = new_token()
-    typer.echo(f"token: {made}", err=True)
-    typer.echo(f"{identity.role} {identity.name} {hash_token(made)}")
+    say(f"token: {made}", err=True)
+    say(f"{identity.role} {identity.name} {hash_token(made)}")
 
 
 def _identity(name: str, role: ConsoleRole) -> Identity:

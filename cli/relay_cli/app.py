@@ -11,6 +11,7 @@ from typer.main import get_command
 from relay.version import __version__
 from relay_cli.groups import HELP, CommandGroup, prepare
 from relay_cli.options import StorageUrl
+from relay_cli.output import say
 
 COMMANDS: Final = {
     "migrate": "relay_cli.migrate",
@@ -64,7 +65,7 @@ app = typer.Typer(cls=_LazyGroup, rich_markup_mode=None, pretty_exceptions_enabl
 
 def _show_version(requested: bool) -> None:
     if requested:
-        typer.echo(__version__)
+        say(__version__)
         raise typer.Exit
 
 

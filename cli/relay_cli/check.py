@@ -13,7 +13,7 @@ from relay.core.role import Role
 from relay.core.secrets import mask_secrets
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, read_settings
-from relay_cli.output import print_json
+from relay_cli.output import one_line, print_json, say
 from relay_cli.screen import columns, painted, wrapped
 from relay_cli.values import age, choice, choices
 
@@ -117,7 +117,7 @@ def _masked(findings: list[Finding]) -> list[Finding]:
 def _print(finding: Finding) -> None:
     width = columns(sys.stdout)
     label = f"{finding.level:<8}"
-    text = wrapped(f"{label} {finding.subject}: {finding.message}", width, " " * 9)
-    typer.echo(painted(finding.level, label, sys.stdout) + text.removeprefix(label))
+    text = wrapped(f"{label} {one_line(f'{finding.subject}: {finding.message}')}", width, " " * 9)
+    say(painted(finding.level, label, sys.stdout) + text.removeprefix(label))
     if finding.advice:
-        typer.echo(wrapped(f"{'':<8} -> {finding.advice}", width, " " * 12))
+        say(wrapped(f"{'':<8} -> {one_line(finding.advice)}", width, " " * 12))

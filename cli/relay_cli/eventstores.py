@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -12,7 +11,7 @@ import typer
 from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.codes import INTERRUPTED, TERMINATED
 from relay_cli.options import outbox_of
-from relay_cli.output import json_form, plural
+from relay_cli.output import plural, print_json, say
 from relay_cli.values import tenant_id
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def with_store(
 
 def print_event(event: StoredEvent) -> None:
     """Print one JSON object on one line."""
-    typer.echo(json.dumps(event._asdict(), ensure_ascii=False, default=json_form))
+    print_json(event._asdict())
 
 
 def print_subscriptions(states: Iterable[SubscriptionState], *, as_json: bool) -> None:
@@ -78,13 +77,13 @@ def print_subscriptions(states: Iterable[SubscriptionState], *, as_json: bool) -
 
 def _print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(state._asdict(), ensure_ascii=False, default=json_form))
+        print_json(state._asdict())
         return
     holder = f"held by {state.holder}" if state.active else "not active"
     lag = f"lag {plural(state.lag_events, 'event')}, {state.lag_seconds:.1f} s"
     part = "" if state.slots is None else f"  {_part(state.part)} ({state.slots} of 256 slots)"
     parked = f"  {plural(state.parked, 'stream')} parked" if state.parked else ""
-    typer.echo(f"{state.name}{part}  position {state.position}  {lag}{parked}  {holder}")
+    say(f"{state.name}{part}  position {state.position}  {lag}{parked}  {holder}")
 
 
 def _part(part: tuple[int, int] | None) -> str:
@@ -100,4 +99,4 @@ def print_metrics(
     from relay.telemetry.prometheus import exposition_of
 
     url, _ = outbox_of(context, storage_url)
-    typer.echo(exposition_of(lambda: readings(states, time.time(), database_name(url), schema)), nl=False)
+    say(exposition_of(lambda: readings(states, time.time(), database_name(url), schema)), nl=False)

@@ -9,7 +9,7 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
-from relay_cli.output import one_line, plural, print_json
+from relay_cli.output import one_line, plural, print_json, say
 from relay_cli.screen import columns, span, wrapped
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
         print_json({"relays": [member._asdict() for member in members], "differences": faults})
         return
     width = columns(sys.stdout)
-    typer.echo(plural(sum(member.living for member in members), "living relay"))
+    say(plural(sum(member.living for member in members), "living relay"))
     for member in members:
-        typer.echo(wrapped(one_line(_line(member)), width, "  "))
+        say(wrapped(one_line(_line(member)), width, "  "))
     for fault in faults:
-        typer.echo(wrapped(one_line(f"warning: {fault}"), width, "  "))
+        say(wrapped(one_line(f"warning: {fault}"), width, "  "))
 
 
 def _line(member: FleetMember) -> str:

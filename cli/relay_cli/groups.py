@@ -10,6 +10,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
+from relay_cli.output import say
 from relay_cli.values import read_values
 
 HELP: Final = {"help_option_names": ["-h", "--help"]}
@@ -33,7 +34,7 @@ class CommandGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - likewise
         """Show the help when no command is named: on standard error, for it is no result."""
         if not args and not ctx.resilient_parsing:
-            typer.echo(ctx.get_help(), err=True)
+            say(ctx.get_help(), err=True)
             raise typer.Exit(2)
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed

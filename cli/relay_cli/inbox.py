@@ -11,7 +11,7 @@ from relay_cli.groups import command_group
 from relay_cli.inbox_letters import add_commands
 from relay_cli.inbox_options import InboxTable, location
 from relay_cli.options import DryRun, Json, StorageUrl
-from relay_cli.output import Bar, moment, one_line, plural, print_json
+from relay_cli.output import Bar, moment, one_line, plural, print_json, say
 from relay_cli.values import age, whole
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ def migrate(
     if as_json:
         print_json({"table": str(name), "dry_run": dry_run, "up_to_date": not steps, "statements": statements})
     elif not steps:
-        typer.echo(f"{'-- ' if dry_run else ''}table {name} is up to date")
+        say(f"{'-- ' if dry_run else ''}table {name} is up to date")
     elif dry_run:
         for sql in statements:
-            typer.echo(sql)
+            say(sql)
     else:
         for step in steps:
-            typer.echo(f"created table {step.name}")
+            say(f"created table {step.name}")
 
 
 @app.command("prune")
@@ -155,9 +155,9 @@ def _report(result: PrunedMarks, *, as_json: bool, dry_run: bool, complete: bool
         return
     verb = "would delete" if dry_run else "deleted"
     least = "" if result.exact else "at least "
-    typer.echo(f"{verb} {least}{plural(result.count, 'mark')} from before {moment(result.before)}")
+    say(f"{verb} {least}{plural(result.count, 'mark')} from before {moment(result.before)}")
     if not complete:
-        typer.echo("not complete; run it again to continue")
+        say("not complete; run it again to continue")
 
 
 @app.command("stats")
@@ -196,12 +196,10 @@ def _print_json(figures: InboxFigures) -> None:
 
 def _print_lines(figures: InboxFigures) -> None:
     oldest = "no mark" if figures.oldest is None else f"the oldest mark is of {moment(figures.oldest)}"
-    typer.echo(f"{figures.size_bytes} bytes with indexes; {oldest}")
+    say(f"{figures.size_bytes} bytes with indexes; {oldest}")
     least = "" if figures.exact else "at least "
     for each in figures.consumers:
-        typer.echo(
-            f"{one_line(each.consumer)}: {least}{plural(each.marks, 'mark')}, the newest of {moment(each.newest)}"
-        )
+        say(f"{one_line(each.consumer)}: {least}{plural(each.marks, 'mark')}, the newest of {moment(each.newest)}")
 
 
 add_commands(app)

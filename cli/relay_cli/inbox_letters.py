@@ -8,7 +8,7 @@ import typer
 
 from relay_cli.inbox_options import InboxTable, location
 from relay_cli.options import Json, StorageUrl
-from relay_cli.output import moment, one_line, plural, print_json
+from relay_cli.output import moment, one_line, plural, print_json, say
 from relay_cli.show import print_row, print_row_json
 from relay_cli.values import whole
 
@@ -50,9 +50,9 @@ def list_(
     if as_json:
         print_json({"letters": [letter._asdict() for letter in letters]})
     elif not letters:
-        typer.echo("no dead letters")
+        say("no dead letters")
     for letter in letters if not as_json else ():
-        typer.echo(_line(letter))
+        say(_line(letter))
 
 
 def _line(letter: ListedLetter) -> str:
@@ -105,7 +105,7 @@ def retry(
     count = retry_letters(*location(context, storage_url, table), consumer, event_id)
     if event_id is not None and not count:
         raise _none(consumer, event_id)
-    print_json({"retried": count}) if as_json else typer.echo(f"{plural(count, 'dead letter')} will be tried again")
+    print_json({"retried": count}) if as_json else say(f"{plural(count, 'dead letter')} will be tried again")
 
 
 def skip(
@@ -128,11 +128,11 @@ def skip(
 
     if not skip_letter(*location(context, storage_url, table), consumer, event_id):
         raise _none(consumer, event_id)
-    print_json({"skipped": 1}) if as_json else typer.echo(f"skipped {one_line(event_id)}")
+    print_json({"skipped": 1}) if as_json else say(f"skipped {one_line(event_id)}")
 
 
 def _none(consumer: str, event_id: str) -> typer.Exit:
-    typer.echo(
+    say(
         f"error: consumer {one_line(consumer)} has no dead letter {one_line(event_id)}; relay-cli inbox list shows all",
         err=True,
     )

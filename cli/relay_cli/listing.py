@@ -11,7 +11,7 @@ from relay.core.event import Status
 from relay_cli.columns import ScreenColumn, fit
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
-from relay_cli.output import one_line, print_json
+from relay_cli.output import one_line, print_json, say
 from relay_cli.screen import ago, columns, painted, wrapped
 from relay_cli.values import age, choice, choices, whole
 
@@ -104,7 +104,7 @@ def _show(events: list[ListedEvent], *, as_json: bool) -> None:
         _print_on_terminal(events, width)
     else:
         for event in events:
-            typer.echo("\t".join(_cells(event)))
+            say("\t".join(_cells(event)))
 
 
 def _cells(event: ListedEvent) -> list[str]:
@@ -116,7 +116,7 @@ def _cells(event: ListedEvent) -> list[str]:
 def _print_on_terminal(events: list[ListedEvent], width: int) -> None:
     """Print one line an event; what does not fit is cut or left out, but never the id."""
     if not events:
-        typer.echo("no events")
+        say("no events")
         return
     rows = [dict(zip(_COLUMNS, _cells(event), strict=True)) for event in events]
     waits = [event.available_at if row["next_try"] else None for event, row in zip(events, rows, strict=True)]
@@ -146,6 +146,6 @@ def _print_on_terminal(events: list[ListedEvent], width: int) -> None:
         width,
     )
     for line in table.lines:
-        typer.echo(line)
+        say(line)
     if table.shortened:
-        typer.echo(wrapped("a wider terminal shows more; relay-cli show EVENT_ID shows an event whole", width))
+        say(wrapped("a wider terminal shows more; relay-cli show EVENT_ID shows an event whole", width))

@@ -13,6 +13,7 @@ from relay_cli.log_admin import add_commands
 from relay_cli.log_options import window, with_store
 from relay_cli.log_quarantine import app as quarantine
 from relay_cli.options import Json
+from relay_cli.output import say
 
 app = command_group("Read and maintain the delivery log: events and attempts to deliver them.")
 add_commands(app)
@@ -188,5 +189,5 @@ def metrics(
 
 
 def _missing(noun: str, name: str) -> typer.Exit:
-    typer.echo(f"error: there is no {noun} {name!r}", err=True)
+    say(f"error: there is no {noun} {name!r}", err=True)
     return typer.Exit(1)

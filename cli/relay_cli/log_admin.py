@@ -13,7 +13,7 @@ from relay_cli.log_copy import copy
 from relay_cli.log_options import with_store
 from relay_cli.migrations import print_pending
 from relay_cli.options import DryRun, Json
-from relay_cli.output import print_json
+from relay_cli.output import print_json, say
 from relay_cli.values import days
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def migrate(
         print_pending(plan, "the delivery log")
         return
     for pending in plan.pending:
-        typer.echo(f"applied migration {pending.number}: {pending.name}")
-    typer.echo("the delivery log is up to date")
+        say(f"applied migration {pending.number}: {pending.name}")
+    say("the delivery log is up to date")
 
 
 def retention(
@@ -72,7 +72,7 @@ def retention(
     Example: relay-cli log retention --days 90d
     """
     with_store(url, schema, prefix, lambda store: store.apply_retention(days))
-    typer.echo(f"keeping {days} days" if days else "keeping everything")
+    say(f"keeping {days} days" if days else "keeping everything")
 
 
 def maintain(
@@ -112,8 +112,8 @@ def maintain(
         print_json({"ready_until": ready_until, "days": keep or None})
         return
     if ready_until is not None:
-        typer.echo(f"the months until {ready_until:%Y-%m-%d} are ready")
-    typer.echo(f"keeping {keep} days" if keep else "keeping everything")
+        say(f"the months until {ready_until:%Y-%m-%d} are ready")
+    say(f"keeping {keep} days" if keep else "keeping everything")
 
 
 def partitions(
@@ -134,20 +134,20 @@ def partitions(
     match action:
         case "ensure":
             with_store(url, schema, None, lambda store: _postgres(store).prepare_ahead())
-            typer.echo("this month and the next three are ready")
+            say("this month and the next three are ready")
         case "check":
             missing = with_store(url, schema, None, lambda store: _postgres(store).missing_months())
             for month in missing:
-                typer.echo(f"missing {month:%Y-%m}")
+                say(f"missing {month:%Y-%m}")
             if missing:
                 raise typer.Exit(1)
-            typer.echo("nothing is missing")
+            say("nothing is missing")
         case "drop":
             if days is None:
                 raise typer.BadParameter("drop needs --days")
             oldest = datetime.now(UTC) - timedelta(days=days)
             for name in with_store(url, schema, None, lambda store: _postgres(store).drop_months(oldest)):
-                typer.echo(f"dropped {name}")
+                say(f"dropped {name}")
         case _:
             raise typer.BadParameter(f"{action!r} is none of ensure, drop, check")
 

@@ -13,7 +13,7 @@ import typer
 from relay_cli import log_options
 from relay_cli.log_options import open_log
 from relay_cli.options import Json
-from relay_cli.output import moment, print_json
+from relay_cli.output import moment, print_json, say
 from relay_cli.values import age
 
 if TYPE_CHECKING:
@@ -127,18 +127,18 @@ class _Copy:
             )
             print_json({"copied": self.attempts, "quarantined": self.quarantined, **sides, **differences})
             return
-        typer.echo(f"copied {self.attempts} attempts")
+        say(f"copied {self.attempts} attempts")
         if self.quarantined:
-            typer.echo(f"the target quarantined {self.quarantined}; relay-cli log quarantine list shows why", err=True)
+            say(f"the target quarantined {self.quarantined}; relay-cli log quarantine list shows why", err=True)
         if result is None:
             return
         for name, side in (("source", result.source), ("target", result.target)):
-            typer.echo(f"{name}: {side.attempts} attempts, digest {side.digest}")
+            say(f"{name}: {side.attempts} attempts, digest {side.digest}")
         if any(differences.values()):
             counts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in differences.items())
-            typer.echo(f"{counts}{f'; the first is attempt {result.first}' if result.first else ''}")
+            say(f"{counts}{f'; the first is attempt {result.first}' if result.first else ''}")
         else:
-            typer.echo("both are equal")
+            say("both are equal")
 
     def _save(self, cursor: str) -> None:
         if self._state is not None:  # in one step: an interrupted write must not lose the cursor
@@ -150,4 +150,4 @@ class _Copy:
         now = time.monotonic()
         if now - self._said >= _REPORT_EVERY:
             self._said = now
-            typer.echo(line, err=True)
+            say(line, err=True)

@@ -16,7 +16,7 @@ from relay.core.durations import parse_duration
 from relay_cli import log_options
 from relay_cli.log_options import window, with_store
 from relay_cli.options import Json
-from relay_cli.output import Bar
+from relay_cli.output import Bar, on_terminal, say
 from relay_cli.values import whole
 
 if TYPE_CHECKING:
@@ -142,14 +142,14 @@ def export(
     filters = _narrowed(filters, destination_type, status)
     with _target(output) as target:
         count = with_store(url, schema, prefix, _exporting(filters, form, target, with_data=data))
-    typer.echo(f"exported {count} attempts{f' to {output}' if output else ''}", err=True)
+    say(f"exported {count} attempts{f' to {output}' if output else ''}", err=True)
 
 
 @contextmanager
 def _target(output: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that gets its name when it is complete."""
     if output is None:
-        yield sys.stdout
+        yield on_terminal(sys.stdout)
         return
     part = output.with_name(f"{output.name}.part")
     with part.open("w", encoding="utf-8", newline="") as target:

@@ -7,18 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import typer
-
 from relay.deliverylog import AttemptRecord, LoggedAttempt, LoggedEvent, MetricsResult, Page, QuarantinedEntry
 from relay.deliverylog.follow import Arrivals
 from relay.deliverylog.text import attempt_json, event_json, metrics_json, time_text
 from relay_cli.columns import ScreenColumn, fit
+from relay_cli.output import print_json, say
 from relay_cli.screen import ago, columns, painted, wrapped
-
-
-def print_json(value: object) -> None:
-    """Print one JSON object on one line."""
-    typer.echo(json.dumps(value, ensure_ascii=False))
 
 
 def print_events(page: Page[LoggedEvent], *, as_json: bool) -> None:
@@ -122,9 +116,9 @@ def print_arrivals(arrivals: Arrivals, *, as_json: bool) -> None:
         if as_json:
             print_json(attempt_json(record, with_data=False))
         else:
-            typer.echo(_arrival(record.attempt, width))
+            say(_arrival(record.attempt, width))
     if arrivals.more:
-        typer.echo("more arrived than one reading shows; filter to see all", err=True)
+        say("more arrived than one reading shows; filter to see all", err=True)
     sys.stdout.flush()
 
 
@@ -152,7 +146,7 @@ def print_top(
         print_json({"rows": list(rows), "attempts": attempts})
         return
     if not rows:
-        typer.echo(f"no attempt failed in the last {span}; {attempts} were made")
+        say(f"no attempt failed in the last {span}; {attempts} were made")
         return
     print_table(
         [
@@ -171,14 +165,14 @@ def print_table(table: Sequence[ScreenColumn]) -> None:
     if width is not None:
         fitted = fit(shown, width)
         for line in fitted.lines:
-            typer.echo(line)
+            say(line)
         if fitted.shortened:
-            typer.echo(wrapped("a wider terminal shows more; relay-cli log event ID shows an event whole", width))
+            say(wrapped("a wider terminal shows more; relay-cli log event ID shows an event whole", width))
         return
     exact = [column for column in shown if column.name != "AGE"]
     for row in zip(*((column.name, *column.cells) for column in exact), strict=True):
         cells = [cell.ljust(column.widest) for cell, column in zip(row, exact, strict=True)]
-        typer.echo("  ".join(cells).rstrip())
+        say("  ".join(cells).rstrip())
 
 
 def _paint(cell: str, shown: str) -> str:
@@ -196,7 +190,7 @@ def _print_fields(fields: dict[str, Any], *, as_json: bool) -> None:
         return
     for name, value in fields.items():
         shown = json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
-        typer.echo(f"{name}: {_cell(shown)}")
+        say(f"{name}: {_cell(shown)}")
 
 
 def _print_page(page: Page[Any], items: list[dict[str, Any]]) -> None:
@@ -206,7 +200,7 @@ def _print_page(page: Page[Any], items: list[dict[str, Any]]) -> None:
 def _print_cursors(page: Page[Any]) -> None:
     for name, cursor in (("next", page.next), ("prev", page.prev)):
         if cursor is not None:
-            typer.echo(f"--{name} {cursor}")
+            say(f"--{name} {cursor}")
 
 
 def _readable(data: bytes) -> str:

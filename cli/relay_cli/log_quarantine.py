@@ -10,7 +10,7 @@ from relay_cli import log_options
 from relay_cli.groups import command_group
 from relay_cli.log_options import instant, with_store
 from relay_cli.options import Json
-from relay_cli.output import print_json
+from relay_cli.output import print_json, say
 from relay_cli.values import whole
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def list_entries(
         return
     print_quarantine(entries[:limit])
     if more:
-        typer.echo("more entries are quarantined; raise --limit", err=True)
+        say("more entries are quarantined; raise --limit", err=True)
 
 
 @app.command("retry")
@@ -63,7 +63,7 @@ def retry(
     if as_json:
         print_json(result._asdict())
     else:
-        typer.echo(f"written: {result.written}, still quarantined: {result.remaining}")
+        say(f"written: {result.written}, still quarantined: {result.remaining}")
     if result.remaining:
         raise typer.Exit(1)
 
@@ -93,7 +93,7 @@ def purge(
     if as_json:
         print_json({"purged": purged})
     else:
-        typer.echo(f"purged: {purged}")
+        say(f"purged: {purged}")
 
 
 def _json(entry: QuarantinedEntry) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, LiteralString
 
 import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
+from relay_cli.output import print_json, say
 
 if TYPE_CHECKING:
     from openoutbox.schema import Step
@@ -57,7 +57,7 @@ def command(
         _print_plan(migration, extra) if not as_json else _print_json(migration, extra, dry_run=True)
         return
     migration = migrate(
-        url, name, on_step=None if as_json else lambda step: typer.echo(f"created {_created_object(step, name)}")
+        url, name, on_step=None if as_json else lambda step: say(f"created {_created_object(step, name)}")
     )
     changed = {extension: add_extension(url, name, extension) for extension in extra}
     _print_json(migration, extra, dry_run=False) if as_json else _print_end(migration, changed)
@@ -70,19 +70,19 @@ def _created_object(step: Step, table: object) -> str:
 def _print_plan(migration: Plan, extra: dict[str, list[LiteralString]]) -> None:
     """Print SQL for psql; a comment when the table is up to date."""
     if migration.up_to_date:
-        typer.echo(f"-- table {migration.table} is up to date")
+        say(f"-- table {migration.table} is up to date")
     for step in migration.steps:
-        typer.echo(step.sql)
+        say(step.sql)
     for statements in extra.values():
         for sql in statements:
-            typer.echo(sql)
+            say(sql)
 
 
 def _print_end(migration: Plan, changed: dict[str, bool]) -> None:
     if migration.up_to_date:
-        typer.echo(f"table {migration.table} is up to date")
+        say(f"table {migration.table} is up to date")
     for extension, new in changed.items():
-        typer.echo(f"added extension {extension}" if new else f"extension {extension} is up to date")
+        say(f"added extension {extension}" if new else f"extension {extension} is up to date")
 
 
 def _print_json(migration: Plan, extra: dict[str, list[LiteralString]], *, dry_run: bool) -> None:
@@ -94,4 +94,4 @@ def _print_json(migration: Plan, extra: dict[str, list[LiteralString]], *, dry_r
         "statements": statements,
         "extensions": list(extra),
     }
-    typer.echo(json.dumps(answer, ensure_ascii=False))
+    print_json(answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
+from relay_cli.output import say
 
 if TYPE_CHECKING:
     from relay.postgres.migrations import MigrationPlan
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 def print_pending(plan: MigrationPlan, room: str) -> None:
     """Print what migrate would do, as SQL with comments; for reading, because migrate also records it."""
     if plan.up_to_date:
-        typer.echo(f"-- {room} is up to date")
+        say(f"-- {room} is up to date")
     for pending in plan.pending:
-        typer.echo(f"-- migration {pending.number}: {pending.name}")
+        say(f"-- migration {pending.number}: {pending.name}")
         for sql in pending.statements:
-            typer.echo(f"{sql.rstrip()};")
+            say(f"{sql.rstrip()};")
     if plan.definitions:
-        typer.echo("-- functions and triggers")
+        say("-- functions and triggers")
     for sql in plan.definitions:
-        typer.echo(f"{sql.rstrip()};")
+        say(f"{sql.rstrip()};")

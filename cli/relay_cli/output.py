@@ -5,21 +5,59 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO, cast
 
 import typer
+
+from relay.core.outside import harmless
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+PAINT: Final = {
+    "\ufdd0": "\x1b[31m\x1b[1m",
+    "\ufdd1": "\x1b[33m",
+    "\ufdd2": "\x1b[32m",
+    "\ufdd3": "\x1b[0m",
+}
+"""What switches colours, by what stands for it until it is printed: noncharacters, which Unicode gives to no text."""
+_KEPT: Final = "\n\t"
 _BAR_DELAY: Final = 2.0  # seconds of work before the progress bar appears
 
 
-def print_json(answer: Mapping[str, object]) -> None:
-    """Print one JSON object on one line; times in ISO 8601, UTC."""
-    typer.echo(json.dumps(answer, ensure_ascii=False, default=json_form))
+def say(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print text: the one way in which a command prints it.
+
+    Whatever an application wrote into it controls no terminal: control characters and those that turn the direction of
+    text around are escaped. Colours are painted by ``relay_cli.screen``.
+    """
+    shown = harmless(str(text), _KEPT + "".join(PAINT))
+    for mark, switch in PAINT.items():
+        shown = shown.replace(mark, switch)
+    typer.echo(shown, err=err, nl=nl)
+
+
+def print_json(answer: object) -> None:
+    """Print one JSON value on one line; times in ISO 8601, UTC. Control characters are escaped, as JSON has it."""
+    text = json.dumps(answer, ensure_ascii=False, default=json_form)
+    typer.echo("".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text))
+
+
+def on_terminal(stream: TextIO) -> TextIO:
+    """``stream`` for what must stay as it is in a file: only on a terminal it is escaped."""
+    return cast("TextIO", _Terminal(stream)) if stream.isatty() else stream
+
+
+class _Terminal:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(harmless(text, _KEPT))
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def json_form(value: object) -> str:
@@ -46,17 +84,12 @@ def clear_screen() -> None:
 
 def one_line(value: object) -> str:
     """A value of the table, safe to print: control characters, which could control the terminal, are escaped."""
-    text = "" if value is None else moment(value)
-    return "".join(character if character.isprintable() else _escape(character) for character in text)
+    return harmless("" if value is None else moment(value))
 
 
 def block(text: str) -> str:
     """Text of several lines, safe to print."""
     return "\n".join(one_line(line.replace("\t", "    ")) for line in text.split("\n"))
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 class Bar:

@@ -9,7 +9,7 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
-from relay_cli.output import one_line, print_json
+from relay_cli.output import one_line, print_json, say
 from relay_cli.values import age, moment_with_zone
 from relay_cli.who import user_and_host
 
@@ -74,7 +74,7 @@ def command(
     if as_json:
         print_json(pause_answer(result))
     else:
-        typer.echo(one_line(result))
+        say(one_line(result))
 
 
 def target_of(event_type: str | None, prefix: str | None) -> PauseTarget:
@@ -94,9 +94,9 @@ def show_pauses(pauses: list[Pause], *, as_json: bool) -> None:
         print_json({"pauses": [pause_answer(one) for one in pauses]})
         return
     for one in pauses:
-        typer.echo(one_line(one))
+        say(one_line(one))
     if not pauses:
-        typer.echo("nothing is paused")
+        say("nothing is paused")
 
 
 def pause_answer(pause: Pause) -> dict[str, Any]:

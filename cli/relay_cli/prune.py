@@ -10,7 +10,7 @@ import typer
 from relay_cli.early_end import reported
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
-from relay_cli.output import Bar, moment, plural, print_json
+from relay_cli.output import Bar, moment, plural, print_json, say
 from relay_cli.screen import ago, columns, wrapped
 from relay_cli.values import age, whole
 
@@ -113,11 +113,11 @@ def _report(result: Pruned, *, as_json: bool, dry_run: bool, complete: bool = Tr
         ("dead", result.dead, result.dead_before),
     ):
         if before is None:
-            typer.echo(f"{status}: left alone")
+            say(f"{status}: left alone")
             continue
         least = "at least " if count >= COUNT_MOST and not result.exact else ""
         age = f" ({ago(before)})" if sys.stdout.isatty() and ago(before) else ""
         line = f"{status}: {verb} {least}{plural(count, 'event')} from before {moment(before)}{age}"
-        typer.echo(wrapped(line, columns(sys.stdout), "  "))
+        say(wrapped(line, columns(sys.stdout), "  "))
     if not complete:
-        typer.echo("not complete; run it again to continue")
+        say("not complete; run it again to continue")

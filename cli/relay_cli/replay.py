@@ -13,7 +13,7 @@ import typer
 from relay_cli.early_end import reported
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of, read_settings
-from relay_cli.output import Bar, plural, print_json
+from relay_cli.output import Bar, plural, print_json, say
 from relay_cli.values import age, bound, choice, choices, event_id, number, whole
 from relay_cli.who import user_and_host
 
@@ -134,14 +134,14 @@ def _settings(context: typer.Context, url: str | None, table: str | None) -> Set
     """Read the environment; say where delivered events are if the relays of this environment delete them."""
     settings = read_settings(context, url, table, only=_VARIABLES)
     if settings.on_delivered == "delete":
-        typer.echo(_DELETED, err=True)
+        say(_DELETED, err=True)
     return settings
 
 
 def _explain_none(result: Replayed, settings: Settings | None) -> None:
     """When no event matched, say where delivered events may be; ``_settings`` has said it for ON_DELIVERED=delete."""
     if not result.total and settings is not None and settings.on_delivered == "keep":
-        typer.echo(_ABSENT, err=True)
+        say(_ABSENT, err=True)
 
 
 def _selection(
@@ -232,11 +232,11 @@ def _report(result: Replayed, *, as_json: bool, dry_run: bool, complete: bool = 
             }
         )
         return
-    typer.echo(f"{'would replay' if dry_run else 'replayed'} {_counts(result)}")
+    say(f"{'would replay' if dry_run else 'replayed'} {_counts(result)}")
     if not result.recorded:
-        typer.echo("not recorded: relay-cli migrate --with replay-audit adds the record")
+        say("not recorded: relay-cli migrate --with replay-audit adds the record")
     if not complete:
-        typer.echo("not complete; run it again to continue")
+        say("not complete; run it again to continue")
 
 
 def _counts(result: Replayed) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
-from relay_cli.output import one_line, print_json
+from relay_cli.output import one_line, print_json, say
 from relay_cli.pause import Prefix, Type, pause_answer, target_of
 
 app = single_command()
@@ -52,8 +52,8 @@ def command(
         print_json(answer)
         return
     for one in ended:
-        typer.echo(one_line(f"resumed {one.target}"))
+        say(one_line(f"resumed {one.target}"))
     if not ended:
-        typer.echo(one_line("nothing was paused" if every else f"{target} was not paused"))
+        say(one_line("nothing was paused" if every else f"{target} was not paused"))
     for one in rest:
-        typer.echo(one_line(f"still: {one}"))
+        say(one_line(f"still: {one}"))

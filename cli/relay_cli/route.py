@@ -9,7 +9,7 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json
-from relay_cli.output import one_line, print_json
+from relay_cli.output import one_line, print_json, say
 
 if TYPE_CHECKING:
     from relay.routing.rules import Decision, Rule
@@ -57,7 +57,7 @@ def command(event_type: EventType, header: Headers = None, as_json: Json = False
     if as_json:
         print_json(_answer(event_type, decision, named=plan.several))
     else:
-        typer.echo(_sentence(event_type, decision, named=plan.several))
+        say(_sentence(event_type, decision, named=plan.several))
     if isinstance(decision, Incomplete | Unmatched):
         raise typer.Exit(1)
 

@@ -8,15 +8,16 @@ import textwrap
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-import typer
+from relay_cli.output import PAINT, say
 
+_RED, _YELLOW, _GREEN, _PLAIN = PAINT
 _COLORS: Final = {
-    "error": "red",
-    "dead": "red",
-    "failed": "red",
-    "warning": "yellow",
-    "ok": "green",
-    "success": "green",
+    "error": _RED,
+    "dead": _RED,
+    "failed": _RED,
+    "warning": _YELLOW,
+    "ok": _GREEN,
+    "success": _GREEN,
 }
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _NARROWEST: Final = 40  # columns; below that, nothing is fitted
@@ -44,12 +45,12 @@ def print_error(message: str, *advice: str) -> None:
 
     width = columns(sys.stderr)
     text = wrapped(f"error: {mask_secrets(message)}", width, "  ")
-    typer.echo(
+    say(
         f"{painted('error', 'error:', sys.stderr)}{text[len('error:') :]}",
         err=True,
     )
     for line in advice:
-        typer.echo(wrapped(f"-> {line}", width, "   "), err=True)
+        say(wrapped(f"-> {line}", width, "   "), err=True)
 
 
 def colored(stream: TextIO) -> bool:
@@ -62,7 +63,7 @@ def colored(stream: TextIO) -> bool:
 def painted(word: str, shown: str, stream: TextIO) -> str:
     """``shown`` in the colour of a status or level, on a terminal; any other word stays as it is."""
     color = _COLORS.get(word.lower())
-    return typer.style(shown, fg=color, bold=True if color == "red" else None) if color and colored(stream) else shown
+    return f"{color}{shown}{_PLAIN}" if color and colored(stream) else shown
 
 
 def span(seconds: float) -> str:

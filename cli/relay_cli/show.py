@@ -12,7 +12,7 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
-from relay_cli.output import block, one_line, print_json
+from relay_cli.output import block, one_line, print_json, say
 from relay_cli.screen import ago, columns, painted, wrapped
 from relay_cli.values import event_id
 
@@ -52,7 +52,7 @@ def command(
     url, name = outbox_of(context, storage_url, table)
     event = show_event(url, name, event_id)
     if event is None:
-        typer.echo(f"error: there is no event {event_id} in table {name}{_ABSENT}", err=True)
+        say(f"error: there is no event {event_id} in table {name}{_ABSENT}", err=True)
         raise typer.Exit(1)
     print_row_json(event) if as_json else print_row(event)
 
@@ -85,12 +85,12 @@ def print_row(event: ShownEvent | ShownLetter) -> None:
         if name not in ("headers", "payload"):
             age = f" ({ago(value)})" if sys.stdout.isatty() and ago(value) else ""
             shown = painted(str(value), one_line(value), sys.stdout) if name == "status" else one_line(value)
-            typer.echo(wrapped(f"{name + ':':<15}{shown or '-'}{age}", columns(sys.stdout), " " * 15))
-    typer.echo("headers:")
-    typer.echo(block(pretty(event.headers)))
+            say(wrapped(f"{name + ':':<15}{shown or '-'}{age}", columns(sys.stdout), " " * 15))
+    say("headers:")
+    say(block(pretty(event.headers)))
     text = _text(event.payload)
-    typer.echo(f"payload ({len(event.payload)} bytes{', base64' if text is None else ''}):")
-    typer.echo(base64.encodebytes(event.payload).decode().rstrip("\n") if text is None else block(pretty(text)))
+    say(f"payload ({len(event.payload)} bytes{', base64' if text is None else ''}):")
+    say(base64.encodebytes(event.payload).decode().rstrip("\n") if text is None else block(pretty(text)))
 
 
 def pretty(text: str) -> str:

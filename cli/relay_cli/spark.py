@@ -12,6 +12,7 @@ import typer
 from relay_cli.groups import command_group
 from relay_cli.log_options import log_url
 from relay_cli.options import StorageUrl, Table, outbox_of, read_settings
+from relay_cli.output import say
 from relay_cli.values import choice, choices
 
 if TYPE_CHECKING:
@@ -61,9 +62,9 @@ def setup(
 
     url, outbox = outbox_of(context, storage_url, table)
     grants = set_up(url, outbox, role, schema, purpose.value)
-    typer.echo(f"schema {schema}: ready")
+    say(f"schema {schema}: ready")
     for grant in grants:
-        typer.echo(grant)
+        say(grant)
 
 
 @app.command("ingest", add_help_option=False, context_settings=_ALL_ARGUMENTS)
@@ -165,7 +166,7 @@ def submit(
     )
     command = submission.command()
     if dry_run:
-        typer.echo(shlex.join(command))
+        say(shlex.join(command))
     else:
         _execute(command)
 

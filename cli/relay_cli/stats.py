@@ -13,7 +13,7 @@ import typer
 from relay_cli.codes import INTERRUPTED
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
-from relay_cli.output import clear_screen, one_line, plural, print_json
+from relay_cli.output import clear_screen, one_line, plural, print_json, say
 from relay_cli.pause import pause_answer
 from relay_cli.screen import columns, span, wrapped
 from relay_cli.values import pause
@@ -147,6 +147,6 @@ def _show(stats: StatsReading, *, as_json: bool, again: bool) -> None:
     if again:
         clear_screen()
     for sentence in (summary(stats.figures), *stats.sentences()):
-        typer.echo(wrapped(sentence, columns(sys.stdout)))
+        say(wrapped(sentence, columns(sys.stdout)))
     for name, value in answer.items():
-        typer.echo(f"{name:<19} {value}")
+        say(f"{name:<19} {value}")

@@ -22,7 +22,7 @@ from relay_cli.eventstores import (
 from relay_cli.groups import command_group
 from relay_cli.migrations import print_pending
 from relay_cli.options import DryRun, Json, StorageUrl
-from relay_cli.output import plural
+from relay_cli.output import plural, say
 from relay_cli.store_parked import app as parked
 from relay_cli.values import choice, choices, stream_id, whole
 
@@ -77,8 +77,8 @@ def migrate(
             _print_pending(migration)
             return
         for pending in migration.plan.pending:
-            typer.echo(f"applied migration {pending.number}: {pending.name}")
-        typer.echo(f"event store in schema {schema}: positions {positions.value}, notify {'on' if notify else 'off'}")
+            say(f"applied migration {pending.number}: {pending.name}")
+        say(f"event store in schema {schema}: positions {positions.value}, notify {'on' if notify else 'off'}")
 
     with_store(context, storage_url, schema, work)
 
@@ -86,11 +86,11 @@ def migrate(
 def _print_pending(migration: StoreMigration) -> None:
     """Print what migrate would do."""
     if migration.plan.up_to_date and migration.notify_changed:
-        typer.echo("-- notifications would be switched")
+        say("-- notifications would be switched")
         return
     print_pending(migration.plan, "the event store")
     if migration.notify_changed:
-        typer.echo("-- notifications would be switched")
+        say("-- notifications would be switched")
 
 
 class Access(StrEnum):
@@ -125,7 +125,7 @@ def grant(
 
     async def work(store: EventStore) -> None:
         await store.grant(role, access.value)
-        typer.echo(f"granted {access.value} to {role}")
+        say(f"granted {access.value} to {role}")
 
     with_store(context, storage_url, schema, work)
 
@@ -157,7 +157,7 @@ def append(
 
     async def work(store: EventStore) -> None:
         result = await store.append(tenant, stream, [event], version)
-        typer.echo(f"appended version {result.version} at position {result.last_sequence_num}")
+        say(f"appended version {result.version} at position {result.last_sequence_num}")
 
     with_store(context, storage_url, schema, work)
 
@@ -209,7 +209,7 @@ def delete_stream(
         raise ConfigError(f"deleting a stream is irreversible; confirm with: --confirm {stream}")
 
     async def work(store: EventStore) -> None:
-        typer.echo(f"deleted {plural(await store.delete_stream(tenant, stream, confirm=confirm), 'event')} of {stream}")
+        say(f"deleted {plural(await store.delete_stream(tenant, stream, confirm=confirm), 'event')} of {stream}")
 
     with_store(context, storage_url, schema, work)
 

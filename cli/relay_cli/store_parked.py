@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
 
@@ -12,7 +11,7 @@ from relay.core.errors import ConfigError
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
 from relay_cli.groups import command_group
 from relay_cli.options import Json, StorageUrl
-from relay_cli.output import json_form, plural
+from relay_cli.output import plural, print_json, say
 from relay_cli.values import stream_id, tenant_id
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def list_streams(
 
     async def work(store: EventStore) -> None:
         for stream in await store.list_parked(name):
-            typer.echo(json.dumps(stream._asdict(), default=json_form) if as_json else _line(stream))
+            print_json(stream._asdict()) if as_json else say(_line(stream))
 
     with_store(context, storage_url, schema, work)
 
@@ -73,12 +72,12 @@ def show(
         parked = [one for one in await store.list_parked(name) if (one.tenant_id, one.stream_id) == wanted]
         if not parked:
             raise ConfigError(f"subscription {name!r} has not parked stream {stream} of tenant {tenant}")
-        typer.echo(json.dumps(parked[0]._asdict(), ensure_ascii=False, default=json_form))
+        print_json(parked[0]._asdict())
         try:
             for event in await store.read_stream(tenant, stream, parked[0].version, limit=1):
                 print_event(event)
         except UndecodableEvent as error:
-            typer.echo(str(error), err=True)
+            say(str(error), err=True)
 
     with_store(context, storage_url, schema, work)
 
@@ -102,7 +101,7 @@ def retry(
     """
 
     async def work(store: EventStore) -> None:
-        typer.echo(f"{plural(await store.retry_parked(name, tenant, stream), 'stream')} of {name} will be retried")
+        say(f"{plural(await store.retry_parked(name, tenant, stream), 'stream')} of {name} will be retried")
 
     with_store(context, storage_url, schema, work)
 
@@ -123,6 +122,6 @@ def skip(
 
     async def work(store: EventStore) -> None:
         await store.skip_parked(name, tenant, stream)
-        typer.echo(f"skipped one event of {stream}; what is behind it will be applied")
+        say(f"skipped one event of {stream}; what is behind it will be applied")
 
     with_store(context, storage_url, schema, work)

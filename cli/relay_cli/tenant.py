@@ -11,7 +11,7 @@ from relay.core.errors import ConfigError
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, with_store
 from relay_cli.groups import command_group
 from relay_cli.options import StorageUrl
-from relay_cli.output import plural
+from relay_cli.output import plural, say
 from relay_cli.values import existing_file, tenant_id
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def provision(
     async def work(store: EventStore) -> None:
         for tenant in tenants:
             await store.provision_tenant(tenant)
-            typer.echo(f"provisioned {tenant}")
+            say(f"provisioned {tenant}")
 
     with_store(context, storage_url, schema, work)
 
@@ -49,7 +49,7 @@ def list_(context: typer.Context, schema: Schema = DEFAULT_SCHEMA, storage_url: 
 
     async def work(store: EventStore) -> None:
         for tenant in await store.list_tenants():
-            typer.echo(str(tenant))
+            say(str(tenant))
 
     with_store(context, storage_url, schema, work)
 
@@ -75,7 +75,7 @@ def drop(
 
     async def work(store: EventStore) -> None:
         await store.drop_tenant(tenant, confirm=confirm)
-        typer.echo(f"dropped {tenant}")
+        say(f"dropped {tenant}")
 
     with_store(context, storage_url, schema, work)
 
@@ -94,7 +94,7 @@ def export(
     """
 
     async def work(store: EventStore) -> None:
-        typer.echo(f"exported {plural(await store.export_tenant(tenant, file), 'event')} to {file}")
+        say(f"exported {plural(await store.export_tenant(tenant, file), 'event')} to {file}")
 
     with_store(context, storage_url, schema, work)
 
@@ -114,6 +114,6 @@ def import_(
 
     async def work(store: EventStore) -> None:
         imported, count = await store.import_tenant(file, tenant)
-        typer.echo(f"imported {plural(count, 'event')} of {imported}")
+        say(f"imported {plural(count, 'event')} of {imported}")
 
     with_store(context, storage_url, schema, work)

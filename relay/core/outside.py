@@ -20,6 +20,17 @@ def cut(text: str, longest: int = LONGEST_TEXT) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def harmless(text: str, kept: str = "") -> str:
+    """``text`` without what controls a terminal or turns the direction of text around: escaped, but for ``kept``."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in kept else _escape(one) for one in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
 def shown(text: str, longest: int = LONGEST_TEXT) -> str:
     """``text`` cut, and without secrets."""
     return cut(mask_secrets(cut(text, _READ * longest)), longest)

@@ -23,7 +23,7 @@ from typing import IO, Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from relay.core.outside import LONGEST_TEXT, shown
+from relay.core.outside import LONGEST_TEXT, harmless, shown
 from relay.core.secrets import MASK, is_secret
 from relay.telemetry.throttle import RepetitionFilter
 
@@ -117,7 +117,10 @@ def _formatter(options: LogOptions, before: list[Processor], *, colours: bool) -
         identity = {"relay_id": options.relay_id} if options.relay_id else {}
         after += [_named(identity), structlog.processors.JSONRenderer(default=str)]
     else:
-        after += [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)]
+        after += [
+            _harmless,
+            structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback),
+        ]
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=before, processors=[*after], keep_exc_info=False, keep_stack_info=False
     )
@@ -131,6 +134,11 @@ def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         elif not isinstance(value, (int, float, bool, type(None))):
             event[name] = shown(str(value), _LONGEST_TRACEBACK if name == "exception" else LONGEST_TEXT)
     return event
+
+
+def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """What applications wrote controls no terminal."""
+    return {name: harmless(value, "\n\t") if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _named(identity: dict[str, str]) -> Processor:

@@ -109,6 +109,13 @@ def test_lines_for_people_carry_the_same_facts() -> None:
     assert "\x1b" not in err
 
 
+def test_lines_for_people_control_no_terminal() -> None:
+    _, err = run("log.warning('type %s', '\\x1b[2J\\x07\\u202e', extra={'event_type': '\\x9b2J'})", json_lines=False)
+
+    assert "type \\x1b[2J\\x07\\u202e" in err
+    assert not [letter for letter in err if not (letter.isprintable() or letter == "\n")]
+
+
 def test_a_repeated_failure_is_one_line_a_second() -> None:
     said = lines("for _ in range(100): log.error('down')")
 
