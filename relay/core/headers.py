@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 RAW_HEADERS = "X-Raw-Headers"
 REPLAY_HEADER = "replay_id"
@@ -48,6 +49,25 @@ def wire_headers(text: str) -> list[Header]:
         return [(name, value) for name, value, _, _ in _members(stripped)]
     except (ValueError, IndexError, AttributeError):
         return [(RAW_HEADERS, stripped)]
+
+
+def has_more_headers(text: str, most: int) -> bool:
+    """Whether the text of a ``headers`` column has more members than that. Cheaper than ``wire_headers``."""
+    if text.count('": ') <= most:  # of which some may stand in a value
+        return False
+    try:
+        parsed, _ = _scan(text, 0)
+    except (StopIteration, ValueError, RecursionError):
+        return _has_more_members(text, most)
+    return type(parsed) is dict and len(parsed) > most
+
+
+def _has_more_members(text: str, most: int) -> bool:
+    """Go from member to member, for what json refuses."""
+    try:
+        return next(islice(_members(text), most, None), None) is not None
+    except (ValueError, IndexError, AttributeError):
+        return False
 
 
 def replace_header(text: str, name: str, value: str) -> str:

@@ -26,6 +26,8 @@ _MEMBER: Final = '"traceparent": "'
 _VALUE_LENGTH: Final = 55
 """Of version 00."""
 
+_LONGEST_STATE: Final = 512
+"""Characters of a ``tracestate`` that the specification asks to keep."""
 _VALUE = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
@@ -75,6 +77,7 @@ def parse_traceparent(value: str, state: str = "") -> TraceContext | None:
     if match is None or (match[1] == "00" and match[5] is not None):
         return None
     flags = int(match[4], 16)
+    state = state if len(state) <= _LONGEST_STATE else ""
     return TraceContext(match[2], match[3], flags & 3, state) if flags & 1 else None
 
 

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
+from relay.core.limits import limited, may_exceed
 from relay.engine.away import NONE_HELD
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -278,21 +279,31 @@ class Claimer:
         if self._away:
             self._away.tried({event.event_type for event in claim.events})
         if claim.fence is not None:
-            may_kill = len(claim.events) == 1 and self._may_kill(claim.events[0])
+            events = await self._limited(claim.events)
+            may_kill = len(events) == 1 and self._may_kill(events[0])
             batch = Batch(
                 Lease.of(claim.fence, sent_at, self._options.lease_timeout),
-                claim.events,
+                events,
                 sent_at,
                 last_chance=may_kill,
                 order=self._order(),
                 recorder=self._context.recorder,
                 unread=claim.unread,
-                trace=None if self._tracer is None else self._tracer.claim(claim.events, seconds),
+                trace=None if self._tracer is None else self._tracer.claim(events, seconds),
             )
             self._inflight.add(batch)
             if claim.unread:
                 self._inflight.decided(batch)
             await self._claimed.put(batch)
+
+    @staticmethod
+    async def _limited(events: list[OutboxEvent]) -> list[OutboxEvent]:
+        """The events, without what is too large of those that no broker gets."""
+        large = [place for place, event in enumerate(events) if may_exceed(event)]
+        for place in large:
+            events[place] = limited(events[place])
+            await asyncio.sleep(0)  # a look at ten thousand headers takes milliseconds
+        return events
 
     def _order(self) -> Order:
         if not self._options.in_order:

@@ -21,6 +21,7 @@ from functools import partial
 
 from relay.core.errors import ConfigError
 from relay.core.event import EventId, OutboxEvent
+from relay.core.limits import RefusedEvent
 from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher
 from relay.core.tasks import ended
@@ -155,6 +156,9 @@ class Offers:
             held = [batch.offered[event_id] for event_id in candidates if event_id in batch.offered]
             if batch.waiting.with_gap:
                 held = self._without_gaps(batch, held, sink)
+            if refused := [event for event in held if isinstance(event, RefusedEvent)]:
+                sink(batch, [(event, event.refusal) for event in refused])
+                held = [event for event in held if not isinstance(event, RefusedEvent)]
             if held:
                 held = batch.hand_over(held, self._clock())
                 error = await lane.publish(batch, held, sink)

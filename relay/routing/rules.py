@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from relay.core.event import OutboxEvent
 from relay.core.headers import wire_headers
+from relay.core.names import LONGEST_REMEMBERED
 from relay.core.outcome import Acknowledged, Transient
 from relay.core.patterns import compile_pattern
 from relay.core.places import Place, Places
@@ -152,11 +153,12 @@ class Routes:
         event_type = event.event_type
         known = self._known.get(event_type)
         if known is None:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
             decision = self.of_type(event_type)
             known = decision if isinstance(decision, Undecided) else _places(decision)
-            self._known[event_type] = known
+            if len(event_type) <= LONGEST_REMEMBERED:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[event_type] = known
         return _places(self._by_header(known.rule, event)) if isinstance(known, Undecided) else known
 
     def decide(self, event: OutboxEvent) -> Decision:

@@ -68,11 +68,11 @@ class RepetitionFilter(logging.Filter):
             return True
         # structlog hands over its fields as a dictionary, with the text under "event"
         template = str(record.msg.get("event")) if isinstance(record.msg, dict) else str(record.msg)
-        repeated = self._same_text.admit((record.name, record.levelno, template, cut(str(record.args))))
+        repeated = self._same_text.admit((record.name, record.levelno, cut(template), cut(str(record.args))))
         if repeated is None:
             return False
         # a template that is nothing but its argument does not make two lines alike
-        alike = 0 if template == "%s" else self._same_template.admit((record.name, record.levelno, template))
+        alike = 0 if template == "%s" else self._same_template.admit((record.name, record.levelno, cut(template)))
         if alike is None:
             return False
         if repeated + alike:

@@ -97,10 +97,10 @@ UPDATE openoutbox_events SET
 WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen))
 RETURNING
     event_id::text,
-    event_type,
+    LEFT(event_type, 4097) AS event_type,
     partition_key,
     CASE WHEN (SELECT MAX(total) FROM chosen) <= %(inline_bytes)s::bigint THEN payload END AS payload,
-    headers::text,
+    LEFT(headers::text, 1048577) AS headers,
     attempts,
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
     SPLIT_PART(last_error, ':', 1) AS last_code,

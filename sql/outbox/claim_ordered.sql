@@ -318,12 +318,12 @@ SELECT
     -- seen.at_the_end, --? by_key
     -- seen.last_hash, --? by_key
     event_id::text,
-    event_type,
+    LEFT(event_type, 4097) AS event_type,
     partition_key,
     CASE
         WHEN (SELECT SUM(OCTET_LENGTH(sized.payload)) FROM claimed AS sized) <= %(inline_bytes)s::bigint THEN payload
     END AS payload,
-    headers::text,
+    LEFT(headers::text, 1048577) AS headers,
     attempts,
     CASE
         WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0

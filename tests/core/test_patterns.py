@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,3 +25,16 @@ def test_a_pattern_that_is_not_covered_matches_something_else(earlier: str, late
     """An asterisk may stand for a character that occurs in no pattern."""
     if not covers(earlier, later):
         assert not compile_pattern(earlier).fullmatch(later.replace("*", "#"))
+
+
+@given(patterns, names)
+def test_an_asterisk_stands_for_any_characters(pattern: str, name: str) -> None:
+    plain = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    assert (compile_pattern(pattern).fullmatch(name) is None) == (plain.fullmatch(name) is None)
+
+
+def test_a_long_type_is_matched_soon_by_a_pattern_with_many_asterisks() -> None:
+    expression = compile_pattern("*ab*ab*ab*ab*ab*c")
+    began = time.thread_time()
+    assert expression.fullmatch("ab" * 2048) is None
+    assert time.thread_time() - began < 1.0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, TimedOut, Transient
+from relay.outbox.extensions import add_extension
+from relay.outbox.options import KeyOrder
+from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.fixtures.outbox import Outbox, Row
@@ -143,3 +148,39 @@ async def test_unusual_event_fields_reach_the_publisher_unchanged(outbox: Outbox
     await eventually(lambda: outbox.counts() == {"DELIVERED": 1})
     [event] = running.broker.offered
     assert event[:6] == OutboxEvent(EventId(event_id), "ünï ✓", "key\n", payload, '{"a": 1.10}', 0, 0.0)[:6]
+
+
+@pytest.mark.parametrize("key_order", [None, *KeyOrder])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("event_type", "repeat('t', 1000000)"),
+        ("event_type", "repeat('\N{EURO SIGN}', 1366)"),
+        ("headers", "jsonb_build_object('a', repeat('b', 1048576))"),
+        ("headers", "(SELECT jsonb_object_agg(n, n) FROM generate_series(1, 10001) AS n)"),
+    ],
+)
+async def test_what_is_too_large_is_dead_and_no_broker_gets_it(
+    outbox: Outbox, start: StartRelay, column: str, value: str, key_order: KeyOrder | None
+) -> None:
+    add_extension(outbox.owner_url, TableName(), "key-order")
+    *before, large, behind = outbox.insert([Row("topic", "key")] * 5)
+    outbox.database.run(f"UPDATE openoutbox_events SET {column} = {value} WHERE event_id = '{large}'")
+    running = await start(key_order=key_order)
+    block = key_order is KeyOrder.BLOCK
+    held = {"DELIVERED": 3, "PENDING": 1} if block else {"DELIVERED": 4}
+    await eventually(lambda: outbox.counts() == {"DEAD": 1, **held})
+    assert [event.event_id for event in running.broker.offered] == (before if block else [*before, behind])
+    assert str(outbox.row(large)["last_error"]).startswith("TOO_LARGE: it")
+    outbox.check_invariants()
+
+
+async def test_what_is_at_the_limit_is_delivered_whole(outbox: Outbox, start: StartRelay) -> None:
+    outbox.insert([Row("t" * 4096), Row("topic")])
+    headers = "(SELECT jsonb_object_agg(n, n) FROM generate_series(1, 10000) AS n)"
+    outbox.database.run(f"UPDATE openoutbox_events SET headers = {headers} WHERE event_type = 'topic'")
+    running = await start()
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 2})
+    offered = {event.event_type: event.headers for event in running.broker.offered}
+    assert len(json.loads(offered["topic"])) == 10_000
+    assert "t" * 4096 in offered

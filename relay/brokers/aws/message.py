@@ -14,11 +14,11 @@ from __future__ import annotations
 import base64
 import json
 import re
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from relay.core.event import OutboxEvent
 from relay.core.headers import Header, wire_headers
+from relay.core.names import remembered
 
 ID_ATTRIBUTE: Final = "X-Event-ID"
 KEY_ATTRIBUTE: Final = "X-Partition-Key"
@@ -91,13 +91,13 @@ def _headers(event: OutboxEvent) -> list[Header]:
     return headers
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def safe_name(name: str) -> str:
     """Return a user's header name, which never is one of the relay's."""
     return f"X-User-{name}" if name.lower() in _OWN else name
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _is_name(name: str) -> bool:
     return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
 

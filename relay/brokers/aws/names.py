@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from relay.brokers.aws.options import Kind
+from relay.core.names import LONGEST_REMEMBERED
 from relay.core.outcome import Permanent
 
 FIFO: Final = ".fifo"
@@ -22,9 +23,14 @@ _REPLACED: Final = str.maketrans({".": "\0", "/": "\0", ":": "\0"})
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-@lru_cache(maxsize=4096)
 def name_of(event_type: str, kind: Kind, replacement: str) -> str | Permanent:
     """The name, or the outcome of an event whose type can be none."""
+    known = _name_of if len(event_type) <= LONGEST_REMEMBERED else _name_of.__wrapped__
+    return known(event_type, kind, replacement)
+
+
+@lru_cache(maxsize=4096)
+def _name_of(event_type: str, kind: Kind, replacement: str) -> str | Permanent:
     stem = event_type.removesuffix(FIFO)
     name = stem.translate(_REPLACED).replace("\0", replacement)
     if not _NAME.fullmatch(name):

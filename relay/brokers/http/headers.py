@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -25,6 +24,7 @@ from relay.core.event import OutboxEvent
 from relay.core.formats.cloudevents import CONTENT_TYPE, HTTP
 from relay.core.formats.message import FormattedMessage
 from relay.core.headers import Header, wire_headers
+from relay.core.names import remembered
 
 TYPE_HEADER: Final = "X-Event-Type"
 KEY_HEADER: Final = "X-Partition-Key"
@@ -87,7 +87,7 @@ def _user_headers(users: Iterable[Header], extensions: Iterable[Header]) -> list
     return headers
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def encode_name(name: str) -> str:
     """Return a user's header name as it is sent, prefix included."""
     if name.lower() in _OPEN:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from types import MappingProxyType
 
+from relay.core.names import remembered
 from relay.core.outcome import ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 
 Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[ConnectionCut] | type[Unreachable]
@@ -80,7 +80,7 @@ def classify(code: str, text: str) -> Outcome:
     return kind(code, text)  # type: ignore[call-arg]
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def invalid_topic(name: str) -> Permanent | None:
     """Why no Kafka broker can have a topic of this name; None when one can."""
     if not name:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from types import MappingProxyType
 
 from nats import errors
 
+from relay.core.names import remembered
 from relay.core.outcome import Outcome, Permanent, TimedOut, Transient, Unreachable
 
 Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
@@ -66,7 +66,7 @@ def classify_exception(error: Exception) -> Outcome:
     return Unreachable(f"{name}: {text}") if kind is Unreachable else kind(name, text)  # type: ignore[call-arg]
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def invalid_subject(subject: str) -> Permanent | None:
     """Why no message can be published to this subject; None when one can."""
     tokens = subject.split(".")

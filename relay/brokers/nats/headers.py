@@ -16,12 +16,12 @@ The rules (docs/reference/messages.md#headers):
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from urllib.parse import quote
 
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
 from relay.core.headers import wire_headers
+from relay.core.names import remembered
 
 ID_HEADER = "Nats-Msg-Id"
 KEY_HEADER = "X-Partition-Key"
@@ -52,7 +52,7 @@ def message_headers(event: OutboxEvent, message: FormattedMessage | None = None)
     return headers
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def encode_name(name: str) -> str:
     """Return a user's header name as NATS can carry it, apart from the reserved names."""
     if not _GOOD_NAME.fullmatch(name):

@@ -75,9 +75,13 @@ def message_frames(
     return parts
 
 
-@lru_cache(maxsize=4096)
 def publish_frame(exchange: str, routing_key: str, *, mandatory: bool) -> bytes | None:
     """The frame that begins a message; None for a routing key that is too long."""
+    return _publish_frame(exchange, routing_key, mandatory=mandatory) if len(routing_key) <= _LONGEST_KEY else None
+
+
+@lru_cache(maxsize=4096)
+def _publish_frame(exchange: str, routing_key: str, *, mandatory: bool) -> bytes | None:
     key = routing_key.encode()
     if len(key) > _LONGEST_KEY:
         return None

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
 from relay.core.headers import Header, wire_headers
+from relay.core.names import remembered
 
 KEY_HEADER = "X-Partition-Key"
 CONTENT_TYPE = "content-type"
@@ -59,7 +59,7 @@ def header_table(headers: Sequence[Header]) -> bytes:
     return _LENGTH.pack(len(table)) + table
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def safe_name(name: str) -> str:
     """Return a user's header name as RabbitMQ can carry it."""
     if name in _STEERING:
@@ -72,7 +72,7 @@ def shorten(name: str) -> str:
     return name.encode()[:_LONGEST].decode(errors="ignore")
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _name_field(name: str) -> bytes:
     """A name and the mark of a long string."""
     text = name.encode()

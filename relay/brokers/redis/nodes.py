@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from redis.crc import key_slot
@@ -23,6 +22,7 @@ from relay.brokers.redis.servers import RedisAddress
 from relay.brokers.redis.session import Offer, Redirect, RedisSession
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
+from relay.core.names import remembered
 from relay.core.outcome import Outcome, OutcomeSink, Unreachable
 
 _MOST_REDIRECTS: Final = 8
@@ -148,6 +148,6 @@ class RedisNodes:
         resolve(((event, sink), outcome) for (event, sink, _), _, _ in redirected)
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _slot(stream: str) -> int:
     return key_slot(stream.encode())
