@@ -11,6 +11,7 @@ from relay.brokers.sending import SendProgress
 _LATE: Final = 0.2  # seconds that a look may be late because the process did not run
 _LOOKS: Final = 4  # at what still leaves this host, in one timeout
 _AGAIN: Final = 0.05  # seconds until the next look then, in which what has arrived is read
+_MOST_AGAIN: Final = 5  # of those
 
 
 class Deadline:
@@ -29,6 +30,7 @@ class Deadline:
         self._expired = expired
         self._progress = SendProgress(transport)
         self._progress.written = self._end = written
+        self._again = 0
         self._since = self._loop.time()
         """When bytes of the request left last, as far as the looks have seen."""
         self._follow()
@@ -53,7 +55,8 @@ class Deadline:
         left = self._since + self._timeout - now
         if left > 0:
             self._arm(min(left, self._timeout / _LOOKS))
-        elif now - self._due > _LATE:
+        elif now - self._due > _LATE and self._again < _MOST_AGAIN:
+            self._again += 1
             self._arm(_AGAIN)
         else:
             self._expired()

@@ -20,6 +20,7 @@ from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, Transient
 
 _PERMANENT: Final = frozenset({410, 413, 414, 431})
 _EXCERPT: Final = 200  # characters of the answer's body that an error shows
+_LONGEST_DELAY: Final = 100  # characters of a Retry-After
 _SECONDS: Final = re.compile(r"\d{1,9}")
 
 
@@ -71,7 +72,7 @@ def outcome_of(
 
 def retry_delay(value: str | None, now: float) -> float | None:
     """The seconds of a Retry-After header, which holds seconds or a date; None for anything else. ``now`` is UTC."""
-    if value is None:
+    if value is None or len(value) > _LONGEST_DELAY:
         return None
     value = value.strip()
     if _SECONDS.fullmatch(value):

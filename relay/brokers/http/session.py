@@ -3,6 +3,9 @@
 A status line of success is the acknowledgement, whatever becomes of what stands behind it: an answer that is cut, hangs
 or is malformed from there on costs the connection alone.
 
+A receiver decides how much it sends, and in which pieces, so all that makes work is counted: bytes, lines of the head,
+interim answers, pieces of the body. The parser gets no more than that, and the connection closes.
+
 Used by ``relay.brokers.http.host``. A session that has failed, or whose server has closed it, is not used again.
 """
 
@@ -21,8 +24,13 @@ from relay.brokers.http.errors import Answer, BadAnswer, Cut, NoAnswer
 from relay.brokers.http.request import HttpRequest
 from relay.core.errors import reason_of
 
-_MOST_HEAD: Final = 65_536  # bytes of an answer's head
-_MOST_BODY: Final = 65_536  # bytes of an answer's body that are read; a longer one costs the connection
+_MOST_HEAD: Final = 65_536  # bytes until the head has ended, interim answers included
+_MOST_LINES: Final = 1_000  # of them
+_MOST_INTERIM: Final = 10  # answers with a status of 1xx before the one that counts
+_MOST_BODY: Final = 65_536  # bytes behind the head that are read; more cost the connection
+_MOST_PIECES: Final = 100  # of the body
+_END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
+_FIRST_SIGN: Final = 0x21  # no line of text begins with a byte below
 _UNASKED: Final = "the server sends data before the first request: it is not an HTTP server"
 _SUCCESS: Final = re.compile(rb"HTTP/1\.[01] (2\d\d)[ \r\n]")
 _LONGEST_SUCCESS: Final = 13  # bytes that it takes
@@ -36,13 +44,17 @@ class HttpSession(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
+        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_BODY)
         self._answer: asyncio.Future[Answer] | None = None
         self._head: h11.Response | None = None
         self._start = b""
         """How the answer begins, as it came."""
         self._body = b""
-        self._read = 0
+        self._unparsed = bytearray()
+        """Of the head."""
+        self._left = _MOST_HEAD
+        """How many more bytes of the head, and then of what follows, are read."""
+        self._lines = self._interim = self._pieces = 0
         self._used = False
         """Whether it has carried a request before: then the server may be closing it just now."""
         self._unasked = False
@@ -70,7 +82,9 @@ class HttpSession(asyncio.Protocol):
             raise
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._answer = answer
-        self._head, self._start, self._body, self._read = None, b"", b"", 0
+        self._head, self._start, self._body, self._left = None, b"", b"", _MOST_HEAD
+        self._unparsed.clear()
+        self._lines = self._interim = self._pieces = 0
         if not self.transport.is_closing():  # uvloop raises; connection_lost follows in any case
             self.transport.write(data)
         deadline = Deadline(
@@ -113,10 +127,61 @@ class HttpSession(asyncio.Protocol):
         if len(self._start) < _LONGEST_SUCCESS:
             self._start += data[:_LONGEST_SUCCESS]
         try:
-            self._parser.receive_data(data)
-            self._take_events()
+            if self._head is None:
+                looked = max(len(self._unparsed) - 2, 0)
+                self._unparsed += data
+                data = self._take_heads(looked)
+            if self._head is not None:
+                self._take_body(data)
         except h11.RemoteProtocolError as error:
             self._fail(BadAnswer(f"the answer is not HTTP/1.1: {error}"))
+        except BadAnswer as error:
+            self._fail(error)
+
+    def _take_heads(self, looked: int) -> bytes:
+        """Read interim answers and the head; returns what stands behind it. Raises BadAnswer.
+
+        ``looked`` is how many bytes have been searched for an end.
+        """
+        unparsed = self._unparsed
+        while self._head is None and unparsed:
+            if unparsed[0] < _FIRST_SIGN:
+                raise BadAnswer("the answer is not HTTP/1.1: illegal status line")
+            end = _END_OF_HEAD.search(unparsed, looked)
+            size = len(unparsed) if end is None else end.end()
+            if size > self._left:
+                raise BadAnswer(f"the head of the answer has more than {_MOST_HEAD:,} bytes")
+            if end is None:
+                break
+            head = bytes(unparsed[:size])
+            del unparsed[:size]
+            looked = 0
+            self._take_head(head)
+        return bytes(unparsed)
+
+    def _take_head(self, head: bytes) -> None:
+        self._left -= len(head)
+        self._lines += head.count(b"\n")
+        if self._lines > _MOST_LINES:
+            raise BadAnswer(f"the head of the answer has more than {_MOST_LINES:,} lines")
+        self._parser.receive_data(head)
+        event = self._parser.next_event()
+        if isinstance(event, h11.Response):
+            self._head, self._left = event, _MOST_BODY
+            return
+        self._interim += 1
+        if self._interim > _MOST_INTERIM:
+            raise BadAnswer(f"more than {_MOST_INTERIM} interim answers")
+        self._start = bytes(self._unparsed[:_LONGEST_SUCCESS])
+
+    def _take_body(self, data: bytes) -> None:
+        """Read what stands behind the head, up to the limit."""
+        if data:
+            self._parser.receive_data(data[: self._left])  # none at all would say that the connection has ended
+        self._take_events()
+        self._left -= len(data)
+        if self._left <= 0:
+            self._finish(again=False)
 
     def connection_lost(self, error: Exception | None) -> None:
         """The request that is under way has no answer, unless it ends with the connection."""
@@ -131,12 +196,10 @@ class HttpSession(asyncio.Protocol):
 
     def _take_events(self) -> None:
         while (event := self._parser.next_event()) is not h11.NEED_DATA and event is not h11.PAUSED:
-            if isinstance(event, h11.Response):
-                self._head = event
-            elif isinstance(event, h11.Data):
-                self._read += len(event.data)
+            if isinstance(event, h11.Data):
+                self._pieces += 1
                 self._body += bytes(event.data[: _KEPT_BODY - len(self._body)])
-                if self._read > _MOST_BODY:
+                if self._pieces > _MOST_PIECES:
                     self._finish(again=False)
                     return
             elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):

@@ -92,3 +92,26 @@ class WebhookServer(LocalServer):
             return json.loads(connection.getresponse().read())
         finally:
             connection.close()
+
+
+class HostileServer(WebhookServer):
+    """A receiver that sends without end: see ``tests.support.servers.hostile_receiver`` for the path of each answer."""
+
+    name = "Hostile webhooks"
+
+    def url_of(self, answer: str) -> str:
+        """The endpoint that answers so."""
+        return f"http://127.0.0.1:{self.port}/{answer}"
+
+    def _command(self) -> list[str | Path]:
+        return [sys.executable, "-P", "-m", "tests.support.servers.hostile_receiver", str(self.port)]
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience())
+        try:
+            connection.request("GET", "/")
+            return connection.getresponse().read() == b""
+        except OSError:
+            return False
+        finally:
+            connection.close()
