@@ -40,11 +40,11 @@ class LeasesAhead:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._since: dict[float, float] = {}
-        """By ``locked_at`` in seconds since 1970."""
+        self._since: dict[float | None, float] = {}
+        """By ``locked_at`` in seconds since 1970; None for leases without one."""
 
-    def expired(self, fences: Iterable[float], lease: float) -> list[float]:
-        """Of the leases that are ahead now, those that have not changed for ``lease`` seconds."""
+    def expired(self, fences: Iterable[float | None], lease: float) -> list[float | None]:
+        """Of the leases that are ahead now, or have no time, those that have not changed for ``lease`` seconds."""
         now = self._clock()
         self._since = {fence: self._since.get(fence, now) for fence in fences}
         return [fence for fence, since in self._since.items() if now - since >= lease]

@@ -13,7 +13,8 @@ time of lease before which the last one has left no expired lease. What may be b
 A walk over all is every reap while it is cheap (``CHEAP``): then there is no head. Where it is not, it is made after
 the reap from the head, over the connection of the slow reads, for a fortieth of the time: a lease behind the head is
 reclaimed after at most 40 walks and one interval of the reaper. A walk that is cut off at its deadline says nothing
-about the database, and is tried again later. Leases ahead of the clock expire by ``relay.outbox.ahead``. Used by
+about the database, and is tried again later. Leases ahead of the clock, or without a
+time, expire by ``relay.outbox.ahead``. Used by
 ``PostgresOutbox``; raises what the storage port raises.
 """
 
@@ -74,9 +75,11 @@ class Reaping:
         if reaped.total >= limit or reaped.kept:
             return reaped  # called again at once
         expired = self._ahead.expired(await self._connection.run("reaping", self._read_ahead), lease)
-        if not expired:
-            return reaped
-        return _sum(reaped, await self._reap(self._connection, {**values, "ahead": expired}, "ahead"))
+        if times := [time for time in expired if time is not None]:
+            reaped = _sum(reaped, await self._reap(self._connection, {**values, "ahead": times}, "ahead"))
+        if None in expired:
+            reaped = _sum(reaped, await self._reap(self._connection, values, "timeless"))
+        return reaped
 
     async def _reap_past(self, values: dict[str, Any]) -> Reaped:
         """Reclaim what has expired by the database's clock."""
@@ -91,7 +94,7 @@ class Reaping:
             self._walk_at = self._clock() + 60.0 / SHARE
             return reaped
 
-    async def _read_ahead(self, connection: Connection) -> list[float]:
+    async def _read_ahead(self, connection: Connection) -> list[float | None]:
         cursor = connection.cursor(binary=True)
         await cursor.execute(self._leases_ahead, {"most": MOST_ROWS})
         return [fence for (fence,) in await cursor.fetchall()]

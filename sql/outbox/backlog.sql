@@ -121,16 +121,50 @@ FROM (
 ) AS waiting
 ORDER BY event_type;
 
--- name: leases_without_time
--- How many rows are DELIVERING without a locked_at, counted up to MOST: the reaper never finds those.
--- Index: idx_openoutbox_stuck_leases. Locks: none. Parameters: most. Result: the count.
-SELECT COUNT(*)
+-- name: broken_rows
+-- How many rows break the contract's invariants 1 and 2, or have attempts below zero, in a way that no relay writes them: of
+-- MOST rows of each status, those that are due first, and else those with the latest times and with none.
+-- Indexes: idx_openoutbox_processing_queue, idx_openoutbox_stuck_leases, idx_openoutbox_prune_delivered,
+-- idx_openoutbox_prune_dead. Locks: none. Parameters: most.
+-- Result: counts of rows whose status does not go with their lease, or with delivered_at, and of attempts below zero.
+SELECT
+    COUNT(*) FILTER (WHERE (status = 'DELIVERING') <> (locked_at IS NOT NULL AND locked_by IS NOT NULL)
+    OR (status <> 'DELIVERING' AND (locked_at IS NOT NULL OR locked_by IS NOT NULL))),
+    COUNT(*) FILTER (WHERE (status = 'DELIVERED') <> (delivered_at IS NOT NULL)),
+    COUNT(*) FILTER (WHERE attempts < 0)
 FROM (
-    SELECT 1
-    FROM openoutbox_events
-    WHERE status = 'DELIVERING' AND locked_at IS NULL
-    LIMIT %(most)s::bigint
-) AS timeless;
+    (
+        SELECT status, locked_at, locked_by, delivered_at, attempts
+        FROM openoutbox_events
+        WHERE status = 'PENDING'
+        ORDER BY available_at, created_at
+        LIMIT (SELECT %(most)s::bigint)
+    )
+    UNION ALL
+    (
+        SELECT status, locked_at, locked_by, delivered_at, attempts
+        FROM openoutbox_events
+        WHERE status = 'DELIVERING'
+        ORDER BY locked_at DESC
+        LIMIT (SELECT %(most)s::bigint)
+    )
+    UNION ALL
+    (
+        SELECT status, locked_at, locked_by, delivered_at, attempts
+        FROM openoutbox_events
+        WHERE status = 'DELIVERED'
+        ORDER BY delivered_at DESC
+        LIMIT (SELECT %(most)s::bigint)
+    )
+    UNION ALL
+    (
+        SELECT status, locked_at, locked_by, delivered_at, attempts
+        FROM openoutbox_events
+        WHERE status = 'DEAD'
+        ORDER BY updated_at DESC
+        LIMIT (SELECT %(most)s::bigint)
+    )
+) AS looked_at;
 
 -- name: order_sequence
 -- With the extension key-order: the last number that was drawn, and the highest one of the events that wait, SAMPLE of the

@@ -101,7 +101,7 @@ RETURNING
     partition_key,
     CASE WHEN (SELECT MAX(total) FROM chosen) <= %(inline_bytes)s::bigint THEN payload END AS payload,
     LEFT(headers::text, 1048577) AS headers,
-    attempts,
+    GREATEST(attempts, 0) AS attempts,
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
     SPLIT_PART(last_error, ':', 1) AS last_code,
     DATE_PART('epoch', created_at) AS inserted_at,

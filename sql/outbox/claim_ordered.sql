@@ -324,7 +324,7 @@ SELECT
         WHEN (SELECT SUM(OCTET_LENGTH(sized.payload)) FROM claimed AS sized) <= %(inline_bytes)s::bigint THEN payload
     END AS payload,
     LEFT(headers::text, 1048577) AS headers,
-    attempts,
+    GREATEST(attempts, 0) AS attempts,
     CASE
         WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0
     END AS age,

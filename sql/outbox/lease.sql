@@ -85,7 +85,8 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- Tag excluding: leaves rows out, by their ids. Tag ahead: of leases whose time is ahead of the clock, instead, those that the
--- relay's own clock says have expired (relay/outbox/ahead.py); ahead has their times, in seconds since 1970.
+-- relay's own clock says have expired (relay/outbox/ahead.py); ahead has their times, in seconds since 1970. Tag timeless:
+-- leases without a time instead, which no relay has claimed.
 -- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; locked_from (seconds since 1970: where it
 -- begins, relay/outbox/reaping.py); excluded; ahead. Result: counts by what became of them, the time in seconds since 1970, and
 -- how many were chosen and not written.
@@ -94,10 +95,11 @@ WITH expired AS (
     FROM openoutbox_events
     WHERE
         status = 'DELIVERING'
-        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead
-        AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8) --? !ahead
+        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead !timeless
+        AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8) --? !ahead !timeless
         -- AND locked_at > NOW() + INTERVAL '1 minute' --? ahead
-        -- AND locked_at = ANY(ARRAY(SELECT TO_TIMESTAMP(UNNEST(%(ahead)s::float8[])))) --? ahead
+        -- AND DATE_PART('epoch', locked_at) = ANY(%(ahead)s::float8[]) --? ahead
+        -- AND locked_at IS NULL --? timeless
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
     ORDER BY locked_at
     LIMIT (SELECT %(limit)s::bigint)
@@ -107,11 +109,13 @@ WITH expired AS (
 reaped AS (
     UPDATE openoutbox_events SET
         status = CASE WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN 'DEAD' ELSE 'PENDING' END,
-        attempts = LEAST(attempts, 2147483646) + 1,
+        attempts = LEAST(GREATEST(attempts, 0), 2147483646) + 1,
         last_error
         = 'LEASE_EXPIRED: lease of ' || COALESCE(locked_by, 'an unknown relay') || ' expired; claimed or renewed at '
         -- an infinite time, set by hand, has no such text
-        || COALESCE(TO_CHAR(locked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), locked_at::text),
+        || COALESCE(
+            TO_CHAR(locked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), locked_at::text, 'an unknown time'
+        ),
         available_at = CASE
             WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN available_at
             ELSE NOW() + MAKE_INTERVAL(secs => LEAST(
@@ -144,10 +148,11 @@ SELECT event_id::text
 FROM openoutbox_events
 WHERE
     status = 'DELIVERING'
-    AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead
-    AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8) --? !ahead
+    AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead !timeless
+    AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8) --? !ahead !timeless
     -- AND locked_at > NOW() + INTERVAL '1 minute' --? ahead
-    -- AND locked_at = ANY(ARRAY(SELECT TO_TIMESTAMP(UNNEST(%(ahead)s::float8[])))) --? ahead
+    -- AND DATE_PART('epoch', locked_at) = ANY(%(ahead)s::float8[]) --? ahead
+    -- AND locked_at IS NULL --? timeless
     AND event_id <> ALL(%(excluded)s::uuid[])
     AND (SELECT SET_CONFIG('synchronous_commit', 'off', TRUE)) = 'off'
 ORDER BY locked_at
@@ -155,8 +160,9 @@ LIMIT 1
 FOR UPDATE SKIP LOCKED;
 
 -- name: leases_ahead
--- The times of leases that are more than a minute ahead of the database's clock, MOST rows of them, the last ones first.
--- Index: idx_openoutbox_stuck_leases, backwards; one probe where there is none. Locks: none. Parameters: most.
+-- The times of leases that are more than a minute ahead of the database's clock, MOST rows of them, the last ones first; and
+-- NULL once where there are leases without a time.
+-- Index: idx_openoutbox_stuck_leases, backwards; one probe each where there is none. Locks: none. Parameters: most.
 -- Result: the times, in seconds since 1970.
 SELECT DISTINCT DATE_PART('epoch', locked_at)
 FROM (
@@ -165,7 +171,14 @@ FROM (
     WHERE status = 'DELIVERING' AND locked_at > NOW() + INTERVAL '1 minute'
     ORDER BY locked_at DESC
     LIMIT (SELECT %(most)s::bigint)
-) AS leases;
+) AS leases
+UNION ALL
+(
+    SELECT NULL
+    FROM openoutbox_events
+    WHERE status = 'DELIVERING' AND locked_at IS NULL
+    LIMIT (SELECT 1)
+);
 
 -- name: due_now
 -- PENDING -> PENDING: events that were inserted before the database's clock was set back, and were due at once, are due
@@ -178,12 +191,3 @@ WHERE
     status = 'PENDING'
     AND created_at > NOW() + INTERVAL '1 minute'
     AND available_at <= created_at;
-
--- name: release_timeless
--- DELIVERING -> PENDING for rows without locked_at, which no relay claimed: run by an operator, on check's advice.
--- Index: idx_openoutbox_stuck_leases. Locks: the rows it writes. Parameters: none.
-UPDATE openoutbox_events SET
-    status = 'PENDING',
-    locked_by = NULL,
-    updated_at = NOW()
-WHERE status = 'DELIVERING' AND locked_at IS NULL;

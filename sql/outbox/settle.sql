@@ -44,7 +44,7 @@ WHERE ctid = ANY(ARRAY(
 -- LEAST keeps attempts inside INT; the delay's bound (a century) keeps the sum inside TIMESTAMPTZ.
 UPDATE openoutbox_events AS event SET
     status = 'PENDING',
-    attempts = LEAST(event.attempts, 2147483646) + 1,
+    attempts = LEAST(GREATEST(event.attempts, 0), 2147483646) + 1,
     last_error = failed.error,
     available_at = NOW() + MAKE_INTERVAL(secs => LEAST(failed.delay, 3155760000)),
     locked_by = NULL,
@@ -75,7 +75,7 @@ WHERE
 -- Parameters: ids, errors (two arrays of one length), relay_id, fence. Result: the row count.
 UPDATE openoutbox_events AS event SET
     status = 'DEAD',
-    attempts = LEAST(event.attempts, 2147483646) + 1,
+    attempts = LEAST(GREATEST(event.attempts, 0), 2147483646) + 1,
     last_error = failed.error,
     locked_by = NULL,
     locked_at = NULL,

@@ -159,6 +159,29 @@ async def test_a_lease_of_an_infinite_time_is_reclaimed(outbox: Outbox, reaping:
     assert await reap(reaping) == 1
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "locked_at = NULL",
+        "locked_at = NULL, locked_by = NULL",
+        "locked_at = '290000-01-01 00:00:00.123457+00'",
+        "locked_at = '-infinity', locked_by = NULL",
+        "locked_at = 'infinity', attempts = -2147483648",
+    ],
+)
+async def test_a_forged_lease_is_reclaimed_as_any_of_the_future_and_the_row_is_whole(
+    outbox: Outbox, reaping: Reaping, clock: Clock, change: str
+) -> None:
+    expired(outbox, 0.0, 3)
+    outbox.database.run(f"UPDATE openoutbox_events SET {change}")
+    reclaimed = await reap(reaping)
+    clock.now += LEASE
+    assert reclaimed + await reap(reaping, 2) + await reap(reaping, 2) == 3
+    outbox.check_invariants()
+    sql = "SELECT DISTINCT status, attempts, left(last_error, 14) FROM openoutbox_events"
+    assert outbox.database.run(sql) == [("PENDING", 1, "LEASE_EXPIRED:")]
+
+
 async def test_a_refused_lease_ahead_of_the_clock_is_named_and_left_out(
     outbox: Outbox, reaping: Reaping, clock: Clock
 ) -> None:

@@ -203,19 +203,23 @@ def _fan_out(connection: Connection, table: TableName) -> Finding:
 
 def _times(connection: Connection, table: TableName, lease_timeout: float) -> Iterator[Finding]:
     """Rows whose times are wrong, or show that a relay is."""
-    yield from _timeless_leases(connection, table)
+    yield from _broken_rows(connection, table)
     yield from _times_ahead(connection, table)
     yield from _early_reclaims(connection, table, lease_timeout)
     yield from _held_leases(connection, table, lease_timeout)
 
 
-def _timeless_leases(connection: Connection, table: TableName) -> Iterator[Finding]:
-    """Rows that were set DELIVERING by hand: without a time their lease never expires."""
-    [(count,)] = rows(connection, "outbox/backlog:leases_without_time", table, {"most": SAMPLE})
-    if count:
-        message = f"{count} rows are DELIVERING without locked_at: no relay delivers or reclaims them"
-        advice = f"run: {one_line('outbox/lease:release_timeless', table)}"
-        yield Finding(Level.ERROR, "leases", message, advice)
+def _broken_rows(connection: Connection, table: TableName) -> Iterator[Finding]:
+    """Rows that no relay writes: an application wrote columns that are the relay's."""
+    [counts] = rows(connection, "outbox/backlog:broken_rows", table, {"most": SAMPLE})
+    wrong = "a status that does not go with their"
+    faults = (f"{wrong} locked_by and locked_at", f"{wrong} delivered_at", "attempts below zero")
+    if said := ", ".join(f"{count} rows have {fault}" for count, fault in zip(counts, faults, strict=True) if count):
+        advice = (
+            "no relay writes such rows: let applications insert event_id, event_type, payload, partition_key, headers "
+            "and available_at alone; docs/operate/trust.md says how"
+        )
+        yield Finding(Level.WARNING, "rows", said, advice)
 
 
 def _times_ahead(connection: Connection, table: TableName) -> Iterator[Finding]:

@@ -83,14 +83,14 @@ SQL: Final = (
     Mutant(
         "a retry counts no attempt",
         "sql/outbox/settle.sql",
-        "    status = 'PENDING',\n    attempts = LEAST(event.attempts, 2147483646) + 1,",
+        "    status = 'PENDING',\n    attempts = LEAST(GREATEST(event.attempts, 0), 2147483646) + 1,",
         "    status = 'PENDING',\n    attempts = event.attempts,",
         (f"{_CONFORMANCE}::test_a_retried_event_waits_for_its_delay_with_its_error",),
     ),
     Mutant(
         "a dead event counts no attempt",
         "sql/outbox/settle.sql",
-        "    status = 'DEAD',\n    attempts = LEAST(event.attempts, 2147483646) + 1,",
+        "    status = 'DEAD',\n    attempts = LEAST(GREATEST(event.attempts, 0), 2147483646) + 1,",
         "    status = 'DEAD',\n    attempts = event.attempts,",
         (f"{_CONFORMANCE}::test_a_buried_event_is_dead_and_an_attempt_more",),
     ),
@@ -149,7 +149,7 @@ SQL: Final = (
     Mutant(
         "a reaped event counts no attempt",
         "sql/outbox/lease.sql",
-        "        attempts = LEAST(attempts, 2147483646) + 1,",
+        "        attempts = LEAST(GREATEST(attempts, 0), 2147483646) + 1,",
         "        attempts = attempts,",
         (f"{_CONFORMANCE}::test_an_expired_lease_is_a_failed_attempt_with_backoff",),
     ),
@@ -219,8 +219,8 @@ SQL: Final = (
     Mutant(
         "live leases are reaped",
         "sql/outbox/lease.sql",
-        "        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead\n        AND locked",
-        "        AND locked_at < NOW() --? !ahead\n        AND locked",
+        "   AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead !timeless\n        AND locked",
+        "   AND locked_at < NOW() --? !ahead !timeless\n        AND locked",
         (f"{_CONFORMANCE}::test_an_expired_lease_is_a_failed_attempt_with_backoff",),
     ),
     Mutant(
