@@ -31,7 +31,7 @@ from relay.engine.order import Order
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions
 from relay.engine.suspects import CONNECTION_CUT
-from relay.engine.waiting import Patience, Polling, wait_event
+from relay.engine.waiting import Patience, Polling, WakeUpBudget, wait_event
 
 _RESERVE = 4  # a quarter of the places is for destinations that answer
 _SMALLEST_SHARE = (
@@ -57,6 +57,7 @@ class Claimer:
         self._claimed: asyncio.Queue[Batch] = asyncio.Queue(maxsize=1)
         self._stopping = asyncio.Event()
         self._polling = Polling(context.options.poll_interval)
+        self._wake_ups = WakeUpBudget()
         self._limit = context.options.batch_size
         """Most events of the next claim: half as many after one that was rolled back, timed out or met a refused row,
         twice as many after a good one."""
@@ -84,8 +85,11 @@ class Claimer:
 
         During a claim or a wait for room it is remembered: ``claimable`` stays set until the next rest, which it ends.
         """
-        self._polling.expect_events(self._clock())
-        self._inflight.claimable.set()
+        now = self._clock()
+        if self._wake_ups.hear(now):
+            if self._wake_ups.is_plenty:
+                self._polling.expect_events(now)
+            self._inflight.claimable.set()
 
     async def claim_loop(self) -> None:
         """Claim while there is something to claim, room for it, and a broker to offer it to."""
@@ -298,9 +302,8 @@ class Claimer:
 
     @staticmethod
     async def _limited(events: list[OutboxEvent]) -> list[OutboxEvent]:
-        """The events, without what is too large of those that no broker gets."""
-        large = [place for place, event in enumerate(events) if may_exceed(event)]
-        for place in large:
+        """The events, with those that no broker gets as such (``relay.core.limits``)."""
+        for place in [place for place, event in enumerate(events) if may_exceed(event)]:
             events[place] = limited(events[place])
             await asyncio.sleep(0)  # a look at ten thousand headers takes milliseconds
         return events
@@ -316,9 +319,11 @@ class Claimer:
 
     async def _rest(self, events: int, took: float) -> None:
         """The pause that follows a claim which ``took`` so long: none when the next one may bring more at once."""
+        now = self._clock()
+        self._wake_ups.claimed(events, now)
         if events < 0:
-            self._polling.expect_events(self._clock())
+            self._polling.expect_events(now)
             return
-        rest = min(self._polling.rest(events, took, self._clock()), self._next_within)
+        rest = min(self._polling.rest(events, took, now), self._next_within)
         if await wait_event(self._inflight.claimable, rest):
             self._inflight.claimable.clear()

@@ -9,6 +9,8 @@ from typing import Final
 _LIVELY: Final = 0.05  # seconds after the last events for which more of them are expected
 _SHORTEST_REST: Final = 0.001  # seconds
 _LONGEST_LIVELY_REST: Final = 0.005  # seconds
+_MOST_IN_VAIN: Final = 50  # claims
+_IN_VAIN_A_SECOND: Final = 20.0
 _REST_PER_EVENT: Final = 0.00025  # seconds; a claim costs the database about as much as 10 more events in the next one
 
 
@@ -72,3 +74,37 @@ class Polling:
             rest = self._next
             self._next = min(2 * rest, self._longest)
         return min(rest, self._longest) * (0.9 + 0.1 * random.random())
+
+
+class WakeUpBudget:
+    """How many claims wake-ups may cause that bring no event: every session that may connect can send wake-ups.
+
+    A claim that brings events refills it, and time does. Half of it is for brief rests after a wake-up, as after an
+    event. With the other half a wake-up causes one claim, and with none of it left it causes none: polls go on.
+    """
+
+    def __init__(self) -> None:
+        self._left = float(_MOST_IN_VAIN)
+        self._at = float("-inf")
+        self._heard = float("-inf")
+
+    @property
+    def is_plenty(self) -> bool:
+        """Whether a wake-up may be followed by brief rests."""
+        return self._left > _MOST_IN_VAIN / 2
+
+    def hear(self, now: float) -> bool:
+        """A wake-up has come: whether it may cause a claim."""
+        self._left = min(self._left + (now - self._at) * _IN_VAIN_A_SECOND, float(_MOST_IN_VAIN))
+        self._at = now
+        if self._left < 1.0:
+            return False
+        self._heard = now
+        return True
+
+    def claimed(self, events: int, now: float) -> None:
+        """A claim has brought ``events``."""
+        if events:
+            self._left = float(_MOST_IN_VAIN)
+        elif now - self._heard < 2 * _LIVELY:
+            self._left -= 1.0
