@@ -66,7 +66,14 @@ def _run() -> int:
         for problem in str(error).splitlines():
             logging.getLogger("relay.settings").critical("%s", problem, extra={"action": "wrong_setting"})
         return EXIT_CONFIG
-    configure_logs(LogOptions(json=settings.environment == "production", relay_id=settings.relay_id))
+    configure_logs(
+        LogOptions(
+            json=settings.environment == "production",
+            relay_id=settings.relay_id,
+            level=logging.getLevelNamesMapping()[settings.log_level.upper()],
+            secrets=settings.secrets(),
+        )
+    )
 
     import os
 

@@ -42,7 +42,9 @@ def serve(settings: Settings) -> None:
 
         from relay.console.app import build_console  # noqa: PLC0415 - the same
     host, port = settings.console_port
-    configure_logs(LogOptions(json=settings.environment == "production", relay_id="console"))
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    json = settings.environment == "production"
+    configure_logs(LogOptions(json=json, relay_id="console", level=level, secrets=settings.secrets()))
     app = build_console(settings)
     _log.info("console at http://%s:%d", f"[{host}]" if ":" in host else host, port, extra={"action": "console"})
     config = uvicorn.Config(

@@ -9,11 +9,13 @@ and with what is allowed, before anything connects. What is accepted but not don
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
@@ -21,6 +23,9 @@ from relay.settings import former, rules, secret_files
 from relay.settings.dotenv import read_dotenv
 from relay.settings.variables import NAMES, Variables
 
+_LOGIN = re.compile(r"([^/@:\s]*):([^/@\s]+)@")
+_SHORTEST_SECRET = 8
+"""Characters; a shorter one would mask words that are none."""
 _OTEL_PREFIX = "OTEL_"
 _EFFECTIVE_ACKS = {"all": "all", "one": "one", "none": "one"}
 
@@ -39,6 +44,12 @@ class Settings(Variables):
     """The variables of a destination of another package, as they stand; may hold secrets."""
     warnings: tuple[str, ...] = ()
     """What was accepted but is not done exactly as written; one sentence each."""
+
+    def secrets(self) -> frozenset[str]:
+        """The secrets themselves, and of a URL its password: to be masked in whatever is written."""
+        values = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
+        found = {word for value in values for word in _secrets_in(value)}
+        return frozenset(one for one in found if len(one) >= _SHORTEST_SECRET)
 
     @classmethod
     def from_process(
@@ -84,6 +95,15 @@ class Settings(Variables):
             ours = values.keys() - effective["of_others"].keys()
             warnings += [*rules.of_the_console(values), *rules.unknown(ours)]
         return cls.model_construct(**{**dict(variables), **effective, "warnings": tuple(warnings)})
+
+
+def _secrets_in(value: str) -> Iterator[str]:
+    """A secret's words; of a URL the password of each login, as it stands and decoded, unless it is no secret."""
+    if "://" not in value:
+        yield from value.split()
+    rest = _LOGIN.sub("", value)
+    for login in _LOGIN.finditer(value):
+        yield from (one for one in {login[2], unquote(login[2])} if one not in login[1] and one not in rest)
 
 
 def _effective(variables: Variables, values: Mapping[str, str]) -> dict[str, Any]:

@@ -189,6 +189,9 @@ class Serving(VariableGroup):
     environment: Annotated[Literal["production", "development"], *choice("production", "development")] = variable(
         "production", "`production`: logs are JSON lines; `development`: logs are readable lines."
     )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], *choice("debug", "info", "warning", "error")] = (
+        variable("info", "The least level of a line that is logged. `debug` is for the relay's own lines alone.")
+    )
 
 
 class Logging(VariableGroup):

@@ -13,10 +13,11 @@ fields of ``extra=``, ``exception`` (the traceback) and ``suppressed`` (how many
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
-from collections.abc import MutableMapping
-from dataclasses import dataclass
+from collections.abc import Collection, MutableMapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO, Any
 
@@ -37,6 +38,7 @@ _QUIET = (
     "botocore",
     "aiobotocore",
 )
+_OWN = "relay"
 _LONGEST_TRACEBACK = 10 * LONGEST_TEXT
 _UNCAUGHT = logging.getLogger("relay.uncaught")
 
@@ -50,6 +52,9 @@ class LogOptions:
     relay_id: str = ""
     """Noted on every JSON line; empty: not yet known."""
     level: int = logging.INFO
+    """Below INFO it counts for the relay's own loggers alone: client libraries print payloads and logins there."""
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """Texts that are masked wherever they stand."""
 
 
 class _LineHandler(logging.StreamHandler[IO[str]]):
@@ -83,9 +88,10 @@ def configure_logs(options: LogOptions, stream: IO[str] | None = None) -> None:
     before = _before(options)
     handler.setFormatter(_formatter(options, before, colours=target.isatty()))
     handler.addFilter(RepetitionFilter())
-    logging.basicConfig(handlers=[handler], level=options.level, force=True)
+    logging.basicConfig(handlers=[handler], level=max(options.level, logging.INFO), force=True)
+    logging.getLogger(_OWN).setLevel(options.level)
     for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger(name).setLevel(max(options.level, logging.WARNING))
     # It warns of what follows from an error that it also raises, and that we tell.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)
@@ -112,7 +118,7 @@ def _before(options: LogOptions) -> list[Processor]:
 
 
 def _formatter(options: LogOptions, before: list[Processor], *, colours: bool) -> logging.Formatter:
-    after: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _mask]
+    after: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _masking(options.secrets)]
     if options.json:
         identity = {"relay_id": options.relay_id} if options.relay_id else {}
         after += [_named(identity), structlog.processors.JSONRenderer(default=str)]
@@ -126,14 +132,20 @@ def _formatter(options: LogOptions, before: list[Processor], *, colours: bool) -
     )
 
 
-def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _masking(secrets: Collection[str]) -> Processor:
     """The last line of defence: cuts what is long and masks every secret, whichever library logged it."""
-    for name, value in event.items():
-        if isinstance(value, str) and is_secret(name):
-            event[name] = MASK
-        elif not isinstance(value, (int, float, bool, type(None))):
-            event[name] = shown(str(value), _LONGEST_TRACEBACK if name == "exception" else LONGEST_TEXT)
-    return event
+    known = re.compile("|".join(re.escape(one) for one in sorted(secrets, key=len, reverse=True))) if secrets else None
+
+    def mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        for name, value in event.items():
+            if isinstance(value, str) and is_secret(name):
+                event[name] = MASK
+            elif not isinstance(value, (int, float, bool, type(None))):
+                text = shown(str(value), _LONGEST_TRACEBACK if name == "exception" else LONGEST_TEXT)
+                event[name] = text if known is None else known.sub(MASK, text)
+        return event
+
+    return mask
 
 
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -161,3 +161,24 @@ def test_a_traceback_keeps_its_places() -> None:
 
     assert len(line["exception"]) == 20_000
     assert 'File "<string>", line' in line["exception"]
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [("DEBUG", ["a", "b", "c", "d", "f"]), ("INFO", ["b", "c", "d", "f"]), ("WARNING", ["c", "d"]), ("ERROR", ["d"])],
+)
+def test_below_info_a_level_counts_for_the_relays_own_loggers_alone(level: str, expected: list[str]) -> None:
+    found = lines(f"""
+configure_logs(LogOptions(level=logging.{level}))
+log.debug("a"), log.info("b"), log.warning("c"), log.error("d")
+logging.getLogger("hpack").debug("e"), logging.getLogger("hpack").info("f")
+""")
+    assert [line["msg"] for line in found] == expected
+
+
+def test_known_secrets_are_masked_wherever_they_stand() -> None:
+    [line] = lines("""
+configure_logs(LogOptions(secrets=frozenset({"qvxzj (qvxzj", "qvxzj"})))
+log.info("said qvxzj (qvxzj and qvxzj", extra={"answer": ["qvxzj"]})
+""")
+    assert (line["msg"], line["answer"]) == ("said *** and ***", "['***']")
