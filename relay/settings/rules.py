@@ -16,6 +16,7 @@ from relay.core.durations import format_duration
 from relay.core.formats.choice import CLOUDEVENTS
 from relay.settings.former import FORMER
 from relay.settings.readers import STORAGE_URL_MISSING
+from relay.settings.unverified import unverified_login
 from relay.settings.variables import NAMES, Variables
 
 _PREFIXES = (
@@ -123,7 +124,17 @@ def _one_or_several(settings: Variables) -> Iterator[SettingIssue]:
 
 def cautions(settings: Variables) -> Iterator[SettingIssue]:
     """Everything that is allowed, but is not done exactly as written or may surprise."""
-    for rule in (_no_broker, _sizes, _delays, _weak_acks, _short_streams, _unsigned, _ignored, _short_lease):
+    for rule in (
+        _no_broker,
+        _sizes,
+        _delays,
+        _weak_acks,
+        _short_streams,
+        _unsigned,
+        _unverified,
+        _ignored,
+        _short_lease,
+    ):
         yield from rule(settings)
 
 
@@ -195,6 +206,15 @@ def _unsigned(settings: Variables) -> Iterator[SettingIssue]:
             "HTTP_SECRETS is not set: requests to PUBLISHER_URL carry no signature, so the receiver cannot tell them "
             "from others'",
         )
+
+
+def _unverified(settings: Variables) -> Iterator[SettingIssue]:
+    for name, kind, url in (
+        ("STORAGE_URL", "postgres", settings.storage_url),
+        ("PUBLISHER_URL", settings.publisher_type, settings.publisher_url),
+    ):
+        if url is not None and (text := unverified_login(name, kind, url.get_secret_value())):
+            yield SettingIssue((name,), text)
 
 
 def _ignored(settings: Variables) -> Iterator[SettingIssue]:

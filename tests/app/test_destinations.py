@@ -121,7 +121,7 @@ async def test_drops_and_destinations_are_counted(several: Settings) -> None:
 
 
 def test_warnings_name_the_destination(several: Settings) -> None:
-    [warning] = Destinations(several).warnings
+    [warning] = [one for one in Destinations(several).warnings if "not verified" not in one]
     assert warning.startswith("destination second: LEASE_TIMEOUT=3m is not longer than NATS_PUBLISH_TIMEOUT=5m")
 
 

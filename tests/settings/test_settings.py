@@ -12,7 +12,7 @@ from relay.postgres.sql import TableName
 from relay.settings.address import Address
 from relay.settings.settings import Settings
 
-URL = "postgres://relay:s3cret@db:5432/app?sslmode=disable"
+URL = "postgres://relay:s3cret@127.0.0.1:5432/app?sslmode=disable"
 NEEDED = {"STORAGE_URL": URL}
 SILENT = {**NEEDED, "ENVIRONMENT": "development"}
 """Without a broker, and so without a warning, only in development."""
@@ -114,6 +114,11 @@ def test_words_are_taken_in_any_case() -> None:
             "PUBLISHER_TYPE",
             "rabbit",
             "write kafka or nats or redis or rabbitmq",
+        ),
+        (
+            "ALLOWED_EVENT_TYPES",
+            "orders.*,,b",
+            "'orders.*,,b' has an empty pattern; write for example orders.*,user.signup",
         ),
         ("HTTP_PERMANENT_STATUSES", "400,503", "'400,503' is not a list of statuses from 400 to 499"),
         ("STORAGE_TYPE", "mysql", "write postgres"),

@@ -1,0 +1,87 @@
+"""A password that goes to another machine over a path that is not verified is warned about."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.settings.settings import Settings
+from relay.settings.unverified import unverified_host
+
+
+@pytest.mark.parametrize(
+    ("kind", "url"),
+    [
+        ("postgres", "postgres://u:p@db.example.com/app"),
+        ("postgres", "postgresql://u:p@db:5432/app?sslmode=require"),
+        ("postgres", "postgres://u:p@localhost,db:5433/app?sslmode=prefer"),
+        ("postgres", "postgres://u:p@/app?host=db&sslmode=disable"),
+        ("postgres", "postgres://db/app?user=u&password=p"),
+        ("redis", "redis://:p@db:6379/0"),
+        ("redis", "redis+sentinel://u:p@db:26379,db2:26379/main"),
+        ("redis", "rediss://u:p@db?ssl_cert_reqs=none"),
+        ("nats", "nats://u:p@db:4222"),
+        ("nats", "nats://token@db"),
+        ("nats", "nats://u:p@127.0.0.1:4222,db:4222"),
+        ("rabbitmq", "amqp://u:p@db"),
+        ("rabbitmq", "amqp://u:p@db1,db/vhost"),
+    ],
+)
+def test_an_unverified_path_of_a_login_is_found(kind: str, url: str) -> None:
+    assert unverified_host(kind, url).startswith("db")
+
+
+@pytest.mark.parametrize(
+    ("kind", "url"),
+    [
+        ("postgres", "postgres://u:p@db/app?sslmode=verify-full&sslrootcert=/ca.pem"),
+        ("postgres", "postgres://u:p@db/app?sslmode=verify-ca"),
+        ("postgres", "postgres://u:p@db/app?sslrootcert=system"),
+        ("postgres", "postgres://u@db/app"),
+        ("postgres", "postgres://u:p@localhost:5432/app"),
+        ("postgres", "postgres://u:p@[::1]:5432/app"),
+        ("postgres", "postgres://u:p@/app"),
+        ("postgres", "postgres://u:p@%2Fvar%2Frun/app"),
+        ("postgres", "postgres://u:p@/app?host=/var/run"),
+        ("redis", "rediss://u:p@db"),
+        ("redis", "redis://db:6379"),
+        ("redis", "unix:///run/redis?db=0"),
+        ("nats", "tls://u:p@db"),
+        ("nats", "nats://u:p@db?tls_ca=/ca.pem"),
+        ("nats", "nats://db"),
+        ("rabbitmq", "amqps://u:p@db"),
+        ("kafka", "db:9092"),
+        ("http", "http://u:p@db/"),
+    ],
+)
+def test_other_paths_are_not(kind: str, url: str) -> None:
+    assert unverified_host(kind, url) == ""
+
+
+def test_the_warning_names_variable_and_host_and_shows_no_password() -> None:
+    settings = Settings.from_env(
+        {
+            "STORAGE_URL": "postgres://relay:qvxzj@db.example.com/app",
+            "PUBLISHER_URL": "nats://relay:qvxzj@broker.example.com",
+        }
+    )
+    texts = [one for one in settings.warnings if "not verified" in one]
+    assert [one.partition(":")[0] for one in texts] == ["STORAGE_URL", "PUBLISHER_URL"]
+    assert "goes to db.example.com" in texts[0]
+    assert "goes to broker.example.com" in texts[1]
+    assert "qvxzj" not in "".join(texts)
+
+
+def test_the_secrets_of_settings_are_what_their_urls_and_variables_hold() -> None:
+    settings = Settings.from_env(
+        {
+            "STORAGE_URL": "postgres://relay:qvxzj-qvxzj%40@db.example.com/app",
+            "PUBLISHER_URL": "nats://short:abc@a,nats://postgres:postgres@b",
+            "HTTP_SECRETS": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw whsec_C2FVsBQIhrscChlQIMV1bgtiyrKN7XZl",
+        }
+    )
+    assert settings.secrets() == {
+        "qvxzj-qvxzj%40",
+        "qvxzj-qvxzj@",
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_C2FVsBQIhrscChlQIMV1bgtiyrKN7XZl",
+    }
