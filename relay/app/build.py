@@ -87,6 +87,7 @@ def engine_options(settings: Settings, connection_timeout: float = 0.0) -> Engin
         connection_timeout=connection_timeout,
         shutdown_timeout=settings.shutdown_timeout,
         retry=retry_policy(settings),
+        allowed_types=settings.allowed_event_types,
     )
 
 

@@ -40,6 +40,7 @@ def kafka_options(settings: Settings) -> KafkaOptions:
     return KafkaOptions(
         message_format=_message_format(settings, cloudevents.KAFKA),
         in_order=settings.ordering == "key",
+        allowed_types=settings.allowed_event_types or (),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         batch_size=settings.kafka_batch_size,
@@ -61,6 +62,7 @@ def nats_options(settings: Settings) -> NatsOptions:
 
     return NatsOptions(
         message_format=_message_format(settings, cloudevents.NATS),
+        allowed_types=settings.allowed_event_types or (),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
         publish_timeout=settings.nats_publish_timeout,

@@ -1,5 +1,7 @@
 """What no broker gets: an event with too long a type, or too many or too large headers. It is DEAD at once.
 
+So is one that ALLOWED_EVENT_TYPES does not allow (``relay.core.allowed``).
+
 Such an event is found right after its claim, before anything works on it: a loop over 200,000 headers holds up every
 other event. A claim cuts both texts just behind their limits (``sql/outbox/claim.sql``), so that they stay too long.
 """
@@ -36,11 +38,14 @@ def may_exceed(event: OutboxEvent) -> bool:
 def limited(event: OutboxEvent) -> OutboxEvent:
     """The event, or as a ``RefusedEvent``."""
     reason = _excess(event)
-    if not reason:
-        return event
-    refused = RefusedEvent._make(event._replace(headers="{}", last_code=TOO_LARGE))
-    refused.refusal = Permanent(TOO_LARGE, reason)
-    return refused
+    return refused(event, Permanent(TOO_LARGE, reason)) if reason else event
+
+
+def refused(event: OutboxEvent, refusal: Permanent) -> RefusedEvent:
+    """The event as one that no broker gets."""
+    it = RefusedEvent._make(event._replace(headers="{}", last_code=refusal.code))
+    it.refusal = refusal
+    return it
 
 
 def _excess(event: OutboxEvent) -> str:

@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
+from relay.core.allowed import refused_type
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
-from relay.core.limits import limited, may_exceed
+from relay.core.limits import limited, may_exceed, refused
+from relay.core.names import remembered
 from relay.engine.away import NONE_HELD
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -58,6 +61,8 @@ class Claimer:
         self._stopping = asyncio.Event()
         self._polling = Polling(context.options.poll_interval)
         self._wake_ups = WakeUpBudget()
+        allowed = context.options.allowed_types
+        self._refused_type = None if allowed is None else remembered(partial(refused_type, patterns=allowed))
         self._limit = context.options.batch_size
         """Most events of the next claim: half as many after one that was rolled back, timed out or met a refused row,
         twice as many after a good one."""
@@ -300,12 +305,15 @@ class Claimer:
                 self._inflight.decided(batch)
             await self._claimed.put(batch)
 
-    @staticmethod
-    async def _limited(events: list[OutboxEvent]) -> list[OutboxEvent]:
+    async def _limited(self, events: list[OutboxEvent]) -> list[OutboxEvent]:
         """The events, with those that no broker gets as such (``relay.core.limits``)."""
         for place in [place for place, event in enumerate(events) if may_exceed(event)]:
             events[place] = limited(events[place])
             await asyncio.sleep(0)  # a look at ten thousand headers takes milliseconds
+        if self._refused_type is not None:
+            for place, event in enumerate(events):
+                if (refusal := self._refused_type(event.event_type)) is not None and type(event) is OutboxEvent:
+                    events[place] = refused(event, refusal)
         return events
 
     def _order(self) -> Order:

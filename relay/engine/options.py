@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.core.backoff import RetryPolicy
@@ -35,6 +36,8 @@ class EngineOptions:
     """From the order to stop until the process has ended."""
     retry: RetryPolicy
     """When a failed event is retried, and when it is dead."""
+    allowed_types: Sequence[str] | None
+    """Patterns of the event types that are sent; None for all."""
     probe_timeout: float = 5.0
     """How long a probe waits for the broker's answer, where connecting takes no longer."""
     sample_interval: float = 2.5

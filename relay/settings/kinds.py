@@ -109,6 +109,14 @@ def statuses(text: str) -> frozenset[int]:
     return frozenset(map(int, written))
 
 
+def patterns(text: str) -> tuple[str, ...]:
+    """Patterns of event types, separated by commas."""
+    written = tuple(one.strip() for one in text.split(","))
+    if not all(written):
+        raise ValueError(f"{text!r} has an empty pattern; write for example orders.*,user.signup")
+    return written
+
+
 ROLES = ("reader", "operator", "admin")
 """The roles of the console, each of which may also do what those before it may."""
 
@@ -196,6 +204,7 @@ Prefix = Annotated[str, *kind("name", name_reader(LONGEST_PREFIX))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
 ConsoleRoles = Annotated[dict[str, str], *kind("JSON", console_roles)]
 Statuses = Annotated[frozenset[int], *kind("statuses", statuses)]
+Patterns = Annotated[tuple[str, ...], *kind("patterns", patterns)]
 Networks = Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], *kind("addresses", networks)]
 WebOrigin = Annotated[str, *kind("URL", web_origin)]
 Issuer = Annotated[str, *kind("URL", issuer)]

@@ -84,7 +84,7 @@ def test_an_export_is_escaped_on_a_terminal_alone() -> None:
 @pytest.fixture
 def hostile(outbox: Outbox) -> Outbox:
     """An outbox in which an application wrote what controls terminals, wherever it may write."""
-    outbox.insert([Row(HOSTILE, KEY), Row(HOSTILE, KEY)])
+    outbox.insert([Row(HOSTILE, partition_key=KEY)] * 2)
     outbox.database.run("UPDATE openoutbox_events SET payload = %s", [HOSTILE.encode()])
     outbox.database.run("UPDATE openoutbox_events SET headers = %s", [json.dumps({HOSTILE: KEY})])
     outbox.database.run(

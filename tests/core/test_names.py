@@ -49,7 +49,7 @@ def test_no_broker_keeps_a_long_name() -> None:
         encode_name(name)
         safe_name(name)
         publish_frame("", name, mandatory=True)
-        aws.name_of(name, "queue", "-")
+        aws.name_of(name, "sqs", "-")
     del name
     gc.collect()
     assert [sys.getrefcount(name) - sys.getrefcount(f"{len(name)}{'x' * 100_000}") for name in long] == [2] * 20

@@ -164,7 +164,7 @@ async def test_what_is_too_large_is_dead_and_no_broker_gets_it(
     outbox: Outbox, start: StartRelay, column: str, value: str, key_order: KeyOrder | None
 ) -> None:
     add_extension(outbox.owner_url, TableName(), "key-order")
-    *before, large, behind = outbox.insert([Row("topic", "key")] * 5)
+    *before, large, behind = outbox.insert([Row("topic", partition_key="key")] * 5)
     outbox.database.run(f"UPDATE openoutbox_events SET {column} = {value} WHERE event_id = '{large}'")
     running = await start(key_order=key_order)
     block = key_order is KeyOrder.BLOCK
@@ -173,6 +173,25 @@ async def test_what_is_too_large_is_dead_and_no_broker_gets_it(
     assert [event.event_id for event in running.broker.offered] == (before if block else [*before, behind])
     assert str(outbox.row(large)["last_error"]).startswith("TOO_LARGE: it")
     outbox.check_invariants()
+
+
+@pytest.mark.parametrize("key_order", [None, *KeyOrder])
+async def test_a_type_that_no_pattern_allows_is_dead_and_no_broker_gets_it(
+    outbox: Outbox, start: StartRelay, key_order: KeyOrder | None
+) -> None:
+    add_extension(outbox.owner_url, TableName(), "key-order")
+    types = ("orders.placed", "orders.", "user.signup", "order", "user.signup.again", "$KV.config.a", "b" * 5000)
+    rows = dict(
+        zip(
+            outbox.insert([Row(one, partition_key=str(number)) for number, one in enumerate(types)]), types, strict=True
+        )
+    )
+    running = await start(key_order=key_order, allowed_types=("orders.*", "user.signup"))
+    await eventually(lambda: outbox.counts() == {"DEAD": 4, "DELIVERED": 3})
+    assert {event.event_type for event in running.broker.offered} == set(types[:3])
+    errors = {types: str(outbox.row(event_id)["last_error"]) for event_id, types in rows.items()}
+    assert errors["order"] == "NOT_ALLOWED: no pattern of ALLOWED_EVENT_TYPES matches 'order'"
+    assert errors["b" * 5000].startswith("TOO_LARGE: ")
 
 
 async def test_what_is_at_the_limit_is_delivered_whole(outbox: Outbox, start: StartRelay) -> None:

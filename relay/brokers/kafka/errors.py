@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from types import MappingProxyType
 
-from relay.core.names import remembered
+from relay.core.allowed import refused_name
 from relay.core.outcome import ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
 
 Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[ConnectionCut] | type[Unreachable]
@@ -68,6 +69,9 @@ FATAL_UNTIL_GRANTED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_
 REFUSED_LOGIN = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"})
 """Reasons that say more than the connection failures they lead to."""
 
+STEERING = ("__", "_schemas.")
+"""How topics begin that Kafka keeps its own state in, and the one of schema registries."""
+
 _LONGEST_TOPIC = 249
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -80,9 +84,8 @@ def classify(code: str, text: str) -> Outcome:
     return kind(code, text)  # type: ignore[call-arg]
 
 
-@remembered
-def invalid_topic(name: str) -> Permanent | None:
-    """Why no Kafka broker can have a topic of this name; None when one can."""
+def invalid_topic(name: str, allowed: Sequence[str] = ()) -> Permanent | None:
+    """Why no message is sent to a topic of this name; None when one may be. ``allowed``: ALLOWED_EVENT_TYPES."""
     if not name:
         reason = "a topic's name must not be empty"
     elif len(name) > _LONGEST_TOPIC:
@@ -92,5 +95,5 @@ def invalid_topic(name: str) -> Permanent | None:
     elif not _LEGAL_TOPIC.fullmatch(name):
         reason = f"a topic's name consists of ASCII letters, digits, dot, underscore and hyphen, not {name!r}"
     else:
-        return None
+        return refused_name(name, STEERING, allowed)
     return Permanent("TOPIC_EXCEPTION", reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
@@ -89,6 +89,8 @@ class KafkaOptions:
     """Order per key: what the client holds fails together, so that several events of a key may be in flight."""
     receipts: bool
     """Whether an acknowledgement carries partition and offset."""
+    allowed_types: Sequence[str]
+    """Patterns of event types: topics of Kafka's own state are refused but for those of these that begin so."""
     now: Callable[[], float] = time.time
     """What messages are stamped with, in seconds since 1970: a broker refuses a timestamp that is far off."""
 

@@ -195,6 +195,7 @@ class KafkaPublisher(SingleDestination):
             config | (runs or {}),
             events,
             receipts=self._options.receipts,
+            allowed_types=self._options.allowed_types,
             message_format=self._options.message_format,
             now=self._options.now,
             run_timeout=timeout,

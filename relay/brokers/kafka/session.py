@@ -34,6 +34,7 @@ from relay.brokers.kafka.errors import classify, invalid_topic
 from relay.brokers.kafka.headers import formatted_headers, message_headers
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import MessageFormat
+from relay.core.names import remembered
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -150,6 +151,7 @@ class KafkaSession:
         callbacks: SessionCallbacks,
         *,
         receipts: bool,
+        allowed_types: Sequence[str],
         message_format: MessageFormat | None,
         now: Callable[[], float],
         run_timeout: float | None = None,
@@ -171,6 +173,7 @@ class KafkaSession:
         self._limit: int = config["message.max.bytes"]
         self._loop = asyncio.get_running_loop()
         self._receipts = receipts
+        self._refused_topic = remembered(partial(invalid_topic, allowed=allowed_types))
         self._message_format = message_format
         self._now = now
         self._run_timeout = run_timeout
@@ -331,13 +334,13 @@ class KafkaSession:
         """Offer some events from ``start`` on; return how many are done and whether the queue is full now."""
         producer = cast("Producer", self._producer)  # None only after ended_as is set
         produce, in_client, message_format = producer.produce, offer.in_client, self._message_format
-        note = offer.note_with_receipt if self._receipts else offer.note
+        note, refused_topic = offer.note_with_receipt if self._receipts else offer.note, self._refused_topic
         refused: list[Resolution] = []
         at, size, full, timestamp = start, 0, False, int(self._now() * 1000)
         for at in range(start, min(start + _SLICE, len(events))):
             event = events[at]
             topic = event.event_type
-            invalid = _behind_refused(event, offer.ended) if offer.ended else invalid_topic(topic)
+            invalid = self._behind_refused(event, offer.ended) if offer.ended else refused_topic(topic)
             if invalid is not None:
                 self._refuse(event, invalid, offer, refused)
                 continue
@@ -381,12 +384,11 @@ class KafkaSession:
                 outcome = Withheld(outcome.reason)
         refused.append((event, outcome))
 
-
-def _behind_refused(event: OutboxEvent, ended: Collection[str | None]) -> Outcome | None:
-    """The outcome of an event behind others of which some were refused; None when it may be handed over."""
-    if event.partition_key and event.partition_key in ended:
-        return Withheld("an earlier event of its key was refused")
-    return invalid_topic(event.event_type)
+    def _behind_refused(self, event: OutboxEvent, ended: Collection[str | None]) -> Outcome | None:
+        """The outcome of an event behind others of which some were refused; None when it may be handed over."""
+        if event.partition_key and event.partition_key in ended:
+            return Withheld("an earlier event of its key was refused")
+        return self._refused_topic(event.event_type)
 
 
 def _refusal(event: OutboxEvent, error: KafkaError, limit: int) -> Outcome:

@@ -2,7 +2,7 @@
 
 JetStream acknowledges each message by one small MSG on the message's reply subject:
 
-    MSG _INBOX.<session>.<serial> <subscription> <size>
+    MSG _INBOX.<session>.<number> <subscription> <size>
     {"stream":"EVENTS","seq":17}
 
 with ``"domain":"…"`` before ``seq`` and ``"duplicate": true`` behind it where they apply. nats-py parses each of them,
@@ -63,7 +63,7 @@ class AcknowledgementFilter:
 
     def start(self, prefix: str, take: Take) -> None:
         """Take the acknowledgements on the subjects that are ``prefix`` and a number."""
-        line = rb"MSG " + re.escape(prefix.encode()) + rb"(?P<serial>\d{1,18}) \d+ (?P<size>\d{1,9})\r\n"
+        line = rb"MSG " + re.escape(prefix.encode()) + rb"(?P<serial>\d{1,20}) \d+ (?P<size>\d{1,9})\r\n"
         self._pattern = re.compile(line + rb"(?P<body>" + _BODY + rb")\r\n")
         self._take = take
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from nats import errors
 
-from relay.core.names import remembered
+from relay.core.allowed import refused_name
 from relay.core.outcome import Outcome, Permanent, TimedOut, Transient, Unreachable
 
 Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
@@ -50,6 +51,9 @@ NO_STREAM = Transient("NO_STREAM", "no JetStream stream takes this subject")
 
 PERMISSIONS_CODE = "PERMISSIONS_VIOLATION"
 
+STEERING = ("_INBOX.", "$KV.", "$O.", "$SRV.", "$MQTT.", "$JS.", "$SYS.")
+"""How subjects begin that are replies, buckets of keys and objects, services, MQTT's and the server's own."""
+
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
@@ -66,9 +70,8 @@ def classify_exception(error: Exception) -> Outcome:
     return Unreachable(f"{name}: {text}") if kind is Unreachable else kind(name, text)  # type: ignore[call-arg]
 
 
-@remembered
-def invalid_subject(subject: str) -> Permanent | None:
-    """Why no message can be published to this subject; None when one can."""
+def invalid_subject(subject: str, allowed: Sequence[str] = ()) -> Permanent | None:
+    """Why no message is published to this subject; None when one may be. ``allowed``: ALLOWED_EVENT_TYPES."""
     tokens = subject.split(".")
     if not subject:
         reason = "a subject must not be empty"
@@ -78,6 +81,8 @@ def invalid_subject(subject: str) -> Permanent | None:
         reason = f"a subject must not begin or end with a dot, or contain two in a row: {subject!r}"
     elif "*" in tokens or ">" in tokens:
         reason = f"a subject to publish to must not contain a wildcard: {subject!r}"
+    elif (refused := refused_name(subject, STEERING, allowed)) is not None:
+        return refused
     elif tokens[0] in ("$JS", "$SYS"):
         reason = f"the server answers {subject!r} itself"
     else:

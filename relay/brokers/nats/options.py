@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -47,6 +47,8 @@ class NatsOptions:
     """Most unanswered messages; beyond that ``publish`` waits."""
     receipts: bool
     """Whether an acknowledgement carries stream and sequence."""
+    allowed_types: Sequence[str]
+    """Patterns of event types: subjects that steer the server are refused but for those of these that begin so."""
 
 
 def connect_arguments(options: NatsOptions) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """One connection to NATS and what is unanswered on it; used by the NATS publisher only.
 
 What it has in common with RabbitMQ's is in ``relay.brokers.pipelined``. Each message asks for its acknowledgement on a
-reply subject of its own below one prefix, and one subscription receives them all. An event without a stream waits once
+reply subject of its own below one prefix, and one subscription receives them all. Its number there is drawn at random:
+every client that may publish can answer, but it would have to guess 64 bits. An event without a stream waits once
 more, in ``_streamless``.
 
 A slice of events goes straight to the socket (``_write``). Runs of positive acknowledgements come straight from the
@@ -16,11 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import struct
 import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from nats.aio.msg import Msg
@@ -42,6 +46,7 @@ from relay.brokers.tls import handshake_refused
 from relay.core.errors import BrokerRefused, BrokerUnreachable, reason_of
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
+from relay.core.names import remembered
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -57,8 +62,10 @@ _STOPPING = 1.0  # seconds that a server takes from the end of JetStream to that
 _CLOSE_WITHIN = 0.5  # seconds
 _NO_LOGIN = re.compile("(?i)authorization violation|(user )?authentication (expired|revoked)|nkeys? not supported")
 _REFUSED = re.compile(r'permissions violation for publish(?P<reply> with reply of| to) "(?P<subject>.*)"')
+_NUMBER = re.compile("[0-9]{1,20}")
 _DUPLICATE = Acknowledged(duplicate=True)
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
+_NUMBERS = struct.Struct("<512Q")  # drawn at once: a system call for each message would cost as much as its command
 
 
 class NatsSession(PipelinedSession):
@@ -71,6 +78,8 @@ class NatsSession(PipelinedSession):
         self._control_line = control_line(options)
         self._streamless: deque[tuple[Entry, float]] = deque()
         """Events whose subject has no stream, and when they fail for that; see ``_on_no_stream``."""
+        self._refused_subject = remembered(partial(invalid_subject, allowed=options.allowed_types))
+        self._drawn: list[int] = []
         self._prefix = ""
         self._trouble = ""
         """The last error that the library reported."""
@@ -186,11 +195,11 @@ class NatsSession(PipelinedSession):
         return len(entries)
 
     def _command(self, event: OutboxEvent, message: FormattedMessage | None = None) -> bytes | Permanent:
-        """The publish command of the next serial up to the payload, or why the server would cut the connection on it.
+        """The publish command of the next message up to the payload, or why the server would cut the connection on it.
 
         The server's control line is what stands between ``HPUB`` and the line's end: subject, reply subject and sizes.
         """
-        if (refused := invalid_subject(event.event_type)) is not None:
+        if (refused := self._refused_subject(event.event_type)) is not None:
             return refused
         block = header_block(event, message)
         header = len(block) if block.isascii() else len(block.encode())
@@ -198,13 +207,21 @@ class NatsSession(PipelinedSession):
         if size > self._client.max_payload:
             most = self._client.max_payload
             return Permanent("MAX_PAYLOAD", f"{size} bytes with headers, over the server's max_payload of {most}")
-        line = f"{event.event_type} {self._prefix}{self._number + 1} {header} {size}"
+        line = f"{event.event_type} {self._prefix}{self._draw()} {header} {size}"
         most = self._control_line
         if _LONGEST_CHARACTER * len(line) > most and (length := len(line.encode())) > most:
             subject = len(event.event_type.encode())
             reason = f"a subject of {subject} bytes makes a control line of {length}, over the server's "
             return Permanent("MAX_CONTROL_LINE", f"{reason}max_control_line of {most}")
         return f"HPUB {line}\r\n{block}".encode()
+
+    def _draw(self) -> int:
+        """The number of the next message."""
+        if not self._drawn:
+            self._drawn += _NUMBERS.unpack(os.urandom(_NUMBERS.size))
+        number = self._drawn.pop()
+        self._number = number - 1  # ``_note`` counts on from there
+        return number
 
     def _on_acknowledgements(self, run: Sequence[re.Match[bytes]]) -> None:
         """Acknowledgements that were positive and complete."""
@@ -220,7 +237,10 @@ class NatsSession(PipelinedSession):
 
     async def _on_answer(self, message: Msg) -> None:
         """One acknowledgement, positive or negative, that was not among the runs."""
-        serial, data = int(message.subject[len(self._prefix) :]), message.data
+        token, data = message.subject[len(self._prefix) :], message.data
+        if not _NUMBER.fullmatch(token):  # of another client
+            return
+        serial = int(token)
         plain = data.startswith(b'{"stream":') and b'"error":' not in data and b'"duplicate":' not in data
         if plain and not self._options.receipts:
             self._answer(serial, ACKNOWLEDGED)

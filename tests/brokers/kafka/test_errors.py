@@ -64,3 +64,18 @@ def test_impossible_topics(name: str) -> None:
 @pytest.mark.parametrize("name", ["a", "user.signup", "...", "A-_.9", "x" * 249])
 def test_possible_topics(name: str) -> None:
     assert invalid_topic(name) is None
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "_schemas", "__a"])
+def test_a_topic_of_kafkas_own_is_refused_unless_a_pattern_begins_so(name: str) -> None:
+    patterns: list[list[str]] = [[], ["*"], ["_*"], ["orders.*", "__other"]]
+    for allowed in patterns:
+        refused = invalid_topic(name, allowed)
+        assert isinstance(refused, Permanent)
+        assert refused.code == "NOT_ALLOWED"
+    assert invalid_topic(name, ("__*", "_schemas")) is None
+
+
+@pytest.mark.parametrize("name", ["_schemas2", "_a", "a__b"])
+def test_other_topics_are_not_refused(name: str) -> None:
+    assert invalid_topic(name) is None

@@ -17,7 +17,30 @@ def test_impossible_subjects(subject: str) -> None:
     assert isinstance(invalid_subject(subject), Permanent)
 
 
-@pytest.mark.parametrize("subject", ["a", "user.signup", "a*b", "a>.b", "x" * 5000, "ü", "$JSON.a", "a/b"])
+@pytest.mark.parametrize(
+    "subject", ["_INBOX.a.1", "$KV.b.k", "$O.b.C.x", "$SRV.PING", "$MQTT.m", "$JS.API.INFO", "$SYS"]
+)
+def test_a_subject_that_steers_the_server_is_refused_unless_a_pattern_begins_so(subject: str) -> None:
+    patterns: list[list[str]] = [[], ["*"], ["$*", "_*"], ["other.*", "$KV.other.*"]]
+    for others in patterns:
+        refused = invalid_subject(subject, others)
+        assert isinstance(refused, Permanent)
+        assert refused.code == "NOT_ALLOWED"
+    allowed = ("$KV.b.*", "_INBOX.a.*", "$O.*", "$SRV.PING", "$MQTT.*")
+    assert (invalid_subject(subject, allowed) is None) == (not subject.startswith(("$JS", "$SYS")))
+    refused = invalid_subject(subject, [*allowed, "$JS.API.INFO", "$SYS*"])
+    assert refused is None or refused.code == "BAD_SUBJECT"
+
+
+@pytest.mark.parametrize("subject", ["$KV", "_INBOX"])
+def test_its_beginning_alone_is_such_a_subject(subject: str) -> None:
+    assert isinstance(invalid_subject(subject), Permanent)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["_INBOXES", "a._INBOX.b", "$KVS.a", "a", "user.signup", "a*b", "a>.b", "x" * 5000, "ü", "$JSON.a", "a/b"],
+)
 def test_possible_subjects(subject: str) -> None:
     assert invalid_subject(subject) is None
 

@@ -117,6 +117,45 @@ async def test_a_repeat_is_acknowledged_and_stored_once(publisher: NatsPublisher
     ]
 
 
+async def test_no_client_can_acknowledge_anothers_message_by_counting_on(
+    publisher: NatsPublisher, stream: MakeStream, nats_url: str
+) -> None:
+    """Every client that may publish to ``_INBOX`` can answer: a reply's subject has to be guessed."""
+    target = await stream()
+    client = await nats.connect(nats_url)
+    seen = await listen(client, "_INBOX.>")
+    await outcomes(publisher, [make_event(target.subject()) for _ in range(3)])
+    subjects = [(await seen.next_msg(patience(5))).subject for _ in range(3)]
+    session = await publisher._current.get()
+    numbers = [int(one.removeprefix(session._prefix)) for one in subjects]
+    assert len({number >> 32 for number in numbers}) == 3
+
+    async def answer() -> None:
+        for ahead in range(-100, 100):
+            await client.publish(f"{session._prefix}{numbers[-1] + ahead}", b'{"stream":"A","seq":1}')
+        for other in ("x", "1" * 30, "-1"):
+            await client.publish(f"{session._prefix}{other}", b'{"stream":"A","seq":1}')
+        await client.flush()
+
+    results, _ = await asyncio.gather(outcomes(publisher, [make_event("nowhere") for _ in range(20)]), answer())
+    assert not any(isinstance(one, Acknowledged) for one in results)
+    assert (await publisher._current.get()) is session
+    await client.close()
+
+
+async def test_a_subject_that_steers_the_server_is_refused(nats_url: str, jetstream: JetStreamContext) -> None:
+    bucket = await jetstream.create_key_value(bucket=uuid.uuid4().hex)
+    await bucket.put("k", b"theirs")
+    subject = f"$KV.{(await bucket.status()).bucket}.k"
+    for allowed, kind in (((), Permanent), ((subject,), Acknowledged)):
+        instance = NatsPublisher(nats_options(nats_url, allowed_types=allowed))
+        await instance.open()
+        [outcome] = await outcomes(instance, [make_event(subject, b"ours")])
+        assert isinstance(outcome, kind)
+        assert (await bucket.get("k")).value == (b"ours" if allowed else b"theirs")
+        await instance.close()
+
+
 async def test_a_streams_limit_of_size_is_permanent(publisher: NatsPublisher, stream: MakeStream) -> None:
     target = await stream(max_msg_size=1000)
     large, small = await outcomes(publisher, [make_event(target.subject(), b"x" * 2000), make_event(target.subject())])
