@@ -66,14 +66,8 @@ def _run() -> int:
         for problem in str(error).splitlines():
             logging.getLogger("relay.settings").critical("%s", problem, extra={"action": "wrong_setting"})
         return EXIT_CONFIG
-    configure_logs(
-        LogOptions(
-            json=settings.environment == "production",
-            relay_id=settings.relay_id,
-            level=logging.getLevelNamesMapping()[settings.log_level.upper()],
-            secrets=settings.secrets(),
-        )
-    )
+    json, level = settings.environment == "production", logging.getLevelNamesMapping()[settings.log_level.upper()]
+    configure_logs(LogOptions(json, settings.relay_id, level, settings.secrets()))
 
     import os
 
