@@ -12,7 +12,7 @@ from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.codes import INCOMPLETE
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
-from relay_cli.output import print_json
+from relay_cli.output import print_json, say
 from relay_cli.values import choice
 
 if TYPE_CHECKING:
@@ -81,21 +81,21 @@ def _request(settings: Settings, chosen: list[Role]) -> RolesRequest:
 
 
 def _report(sql: str) -> None:
-    typer.echo(f"{sql};")
+    say(f"{sql};")
 
 
 def _print(result: RolesResult, *, dry_run: bool) -> None:
     """The statements as SQL, all else as its comments."""
     if result.left.up_to_date and not result.done:
-        typer.echo(f"-- the roles of {result.table} are up to date")
+        say(f"-- the roles of {result.table} are up to date")
     elif result.left.steps and not dry_run:
-        typer.echo(f"-- {result.left.user} may not do the rest; when it is done, run relay-cli roles again")
+        say(f"-- {result.left.user} may not do the rest; when it is done, run relay-cli roles again")
     for by, steps in groupby(result.left.steps, key=_by):
-        typer.echo(f"-- run as {by}:")
+        say(f"-- run as {by}:")
         for step in steps:
             _print_step(step)
     for line in result.absent:
-        typer.echo(f"-- {line}, then run relay-cli roles again")
+        say(f"-- {line}, then run relay-cli roles again")
 
 
 def _by(step: RoleStep) -> str:
@@ -106,7 +106,7 @@ def _print_step(step: RoleStep) -> None:
     together = len(step.statements) > 1
     lines = ["BEGIN", *step.statements, "COMMIT"] if together else step.statements
     for sql in lines:
-        typer.echo(f"{sql};")
+        say(f"{sql};")
 
 
 def _answer(result: RolesResult, *, dry_run: bool) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The engine's port to the delivery log: what it is told of an attempt, and how."""
+"""The engine's port to the delivery log: what it gets of an attempt, and how."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ import re
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -40,12 +41,14 @@ from relay.brokers.kafka.errors import (
     GAPLESS,
     REFUSED_LOGIN,
     classify,
+    invalid_topic,
 )
 from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, refusal, run_config
 from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
+from relay.core.names import remembered
 from relay.core.outcome import Acknowledged, Away, Outcome, OutcomeSink, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import SingleDestination
 from relay.core.secrets import mask_values
@@ -67,6 +70,7 @@ class KafkaPublisher(SingleDestination):
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
+        self._refused_topic = remembered(partial(invalid_topic, allowed=options.allowed_types))
         self._config: dict[str, Any] = {}
         self._run_config: dict[str, Any] | None = None
         self._abandoning = False
@@ -195,7 +199,7 @@ class KafkaPublisher(SingleDestination):
             config | (runs or {}),
             events,
             receipts=self._options.receipts,
-            allowed_types=self._options.allowed_types,
+            refused_topic=self._refused_topic,
             message_format=self._options.message_format,
             now=self._options.now,
             run_timeout=timeout,

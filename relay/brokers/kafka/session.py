@@ -30,11 +30,10 @@ from typing import Any, NamedTuple, cast
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
 from relay.brokers.entries import Entry, resolve
-from relay.brokers.kafka.errors import classify, invalid_topic
+from relay.brokers.kafka.errors import classify
 from relay.brokers.kafka.headers import formatted_headers, message_headers
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import MessageFormat
-from relay.core.names import remembered
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -151,7 +150,7 @@ class KafkaSession:
         callbacks: SessionCallbacks,
         *,
         receipts: bool,
-        allowed_types: Sequence[str],
+        refused_topic: Callable[[str], Permanent | None],
         message_format: MessageFormat | None,
         now: Callable[[], float],
         run_timeout: float | None = None,
@@ -173,9 +172,8 @@ class KafkaSession:
         self._limit: int = config["message.max.bytes"]
         self._loop = asyncio.get_running_loop()
         self._receipts = receipts
-        self._refused_topic = remembered(partial(invalid_topic, allowed=allowed_types))
-        self._message_format = message_format
-        self._now = now
+        self._refused_topic = refused_topic
+        self._message_format, self._now = message_format, now
         self._run_timeout = run_timeout
         self._start_timeout = start_timeout
         self._room = asyncio.Event()
