@@ -59,8 +59,7 @@ class Portion:
 
     def part(self, event_ids: Collection[EventId]) -> Portion:
         """The verdicts on some of the events; none of them is known to be refused."""
-        chosen = frozenset(event_ids)
-        return replace(self, settlement=self.settlement.where(chosen.__contains__), refusals=0)
+        return replace(self, settlement=self.settlement.where(frozenset(event_ids).__contains__), refusals=0)
 
     def without(self, event_ids: Collection[EventId]) -> Portion:
         """The verdicts on the other events."""
