@@ -157,9 +157,10 @@ def test_systemd_gives_the_relay_the_time_to_stop() -> None:
     assert int(seconds) > STOPPING_SECONDS
 
 
-def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
+@pytest.mark.parametrize("file", ["Dockerfile", "deploy/spark/Dockerfile"])
+def test_hadolint_finds_nothing_in_the_dockerfile(file: str) -> None:
     hadolint = shutil.which("hadolint", path=sysconfig.get_path("scripts")) or "hadolint"
-    command = [hadolint, "--no-color", str(ROOT / "Dockerfile")]
+    command = [hadolint, "--no-color", str(ROOT / file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,19 @@ def test_the_drivers_of_the_kubernetes_example_have_what_their_command_names() -
         assert "spark.driver.memory=1g" in container["args"]
         assert container["resources"]["limits"]["memory"] == "2Gi"
         assert container["args"][container["args"].index("--deploy-mode") + 1] == "client"
+
+
+def test_the_image_of_the_kubernetes_example_has_a_python_for_the_wheels_and_the_jobs() -> None:
+    """Spark's own image for Python has 3.10, and its jobs could not be imported."""
+    image = (SPARK / "Dockerfile").read_text(encoding="utf-8")
+    ((minor,),) = [re.findall(r"uv venv --python 3\.(\d+) ", image)]
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    assert f">=3.{minor}" >= needed
+    assert "ENV PYSPARK_PYTHON=/opt/openoutbox/env/bin/python PYSPARK_DRIVER_PYTHON=/opt/openoutbox/env/bin/py" in image
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert "!deploy/spark/*.py" in ignored
+    (user,) = {pod["securityContext"]["runAsUser"] for pod in pods()}
+    assert image.endswith(f"USER {user}\n")
 
 
 @pytest.mark.packages
