@@ -89,6 +89,10 @@ class Events:
         """The position up to which may be read now."""
         return int(self.one(connection, "horizon", {})[0])
 
+    def newest(self, connection: SyncConnection) -> int:
+        """The position of the newest event, whether it may be read already or not."""
+        return int(self.one(connection, "horizon", {})[1])
+
     def reached(self, connection: SyncConnection, position: int) -> Checkpoint:
         """The checkpoint of the last event up to a position; ``START`` where there is none."""
         row = connection.execute(self._text("last_row"), {"position": position}).fetchone()

@@ -11,6 +11,7 @@ This stream has the interface of Spark 4.1; ``relay.spark.read.boundedstream`` a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from relay.core.checkpoint import Checkpoint
+from relay.core.errors import StorageUnavailable
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.spark.connection import Wait, persist, transaction
@@ -29,6 +31,7 @@ T = TypeVar("T")
 
 POSITION: Final = "position"
 _LAST_READ: Final = "lastRead"
+_POLL_INTERVAL: Final = 0.05  # seconds
 
 Offset = dict[str, Any]
 
@@ -51,6 +54,8 @@ class EventStream(DataSourceStreamReader):
 
     def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - Spark's name, and 4.1's signature
         """The last event that may be read now. Never before an earlier answer, unless the store went back."""
+        if self._latest is None:
+            self._settle()
         latest = self.offset(self.horizon())
         if self._latest is not None and latest[POSITION] <= self._latest[POSITION]:
             self.question(self._latest)
@@ -90,6 +95,18 @@ class EventStream(DataSourceStreamReader):
         """Call ``work`` with one open connection, reopened after it was lost: Spark calls many times a second."""
         with translating("reading the horizon"):
             return persist(lambda wait: self._query(work, wait), self.events.options.max_wait)
+
+    def _settle(self) -> None:
+        """Wait for the transactions in flight: one of them may hold the horizon before what this stream has read.
+
+        Spark 4.1 does not say where its checkpoint ends. Raises StorageUnavailable after ``maxWait``.
+        """
+        newest = self.query(self.events.newest)
+        deadline = time.monotonic() + self.events.options.max_wait
+        while (horizon := self.horizon()) < newest:
+            if time.monotonic() > deadline:
+                raise StorageUnavailable(f"a transaction has held the store at position {horizon}; end it")
+            time.sleep(_POLL_INTERVAL)
 
     def _query(self, work: Callable[[SyncConnection], T], wait: Wait) -> T:
         try:

@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.eventstore import ANY, EventStore, NewEvent, PositionsWentBack
+from relay.spark.connection import APPLICATION
 from tests.eventstore.restoring import back_up, restore
-from tests.spark.plain import EventCopy
+from tests.spark.plain import EventCopy, EventCopyOf41
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until
 
@@ -199,6 +200,25 @@ def test_each_committed_event_once_while_many_write_and_the_stream_restarts(stor
             wait_until(enough, 90, "forty micro-batches with events")
         copy.micro_batch()
     assert sorted(copy.positions) == [number for (number,) in stored(store)]
+
+
+def test_on_spark_4_1_a_stream_that_restarts_does_not_go_back(database: Database) -> None:
+    """It does not tell the source where its checkpoint ends, and a writer that registers late sets the horizon back."""
+    done(make(database.url, "settled"))
+    done(append(database.url, TENANTS[0], 100))
+    register = "SELECT pg_current_xact_id(), pg_advisory_xact_lock_shared(hashoid('bank.event'::regclass::oid), 50)"
+    with psycopg.connect(database.url) as late, closing(EventCopyOf41(database.url)) as copy:
+        copy.micro_batch()
+        late.execute(register)
+        copy.restart()
+        with ThreadPoolExecutor(1) as aside:
+            again = aside.submit(copy.micro_batch)
+            looking = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+            wait_until(lambda: again.done() or database.run(looking, [APPLICATION]), what="the stream to look")
+            late.rollback()
+            again.result(60)
+        copy.micro_batch()
+    assert copy.positions == [number for (number,) in stored(database)]
 
 
 def test_sparks_stream_writes_each_committed_event_once_and_continues_from_its_checkpoint(
