@@ -22,6 +22,11 @@ MOST_CONNECTIONS: Final = 10_000
 _OF_STREAMS: Final = ("checkpointLocation", "queryName")
 """Options of Spark's own, which it passes on to the source and the sink of a stream."""
 
+_TABLES: Final = (
+    "A table of the catalog cannot be one, since Spark passes none of its options on: use CREATE TEMPORARY VIEW … "
+    "USING … OPTIONS (url '…'), from which SELECT reads and into which INSERT INTO writes"
+)
+
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
@@ -33,12 +38,14 @@ class Options:
         self._values = {name.lower(): value for name, value in options.items()}
         names = {name.lower() for name in (*known, *(_OF_STREAMS if streams else ()))}
         unknown = sorted(self._values.keys() - names)
+        if "provider" in unknown:
+            raise ConfigError(f"format {format_}: {_TABLES}")
         if unknown:
             raise ConfigError(
                 f"option {', '.join(unknown)}: not known to format {format_}; known are {', '.join(known)}"
             )
         if not self._values.get("url"):
-            raise ConfigError('option url: missing; .option("url", "postgresql://user@host:5432/database")')
+            raise ConfigError(f'option url: missing; .option("url", "postgresql://user@host:5432/database"). {_TABLES}')
         self.url = self._values["url"]
         check_url(self.url, URL_OPTION)
 

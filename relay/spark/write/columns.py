@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    CharType,
     DataType,
     DateType,
     DecimalType,
@@ -25,13 +26,15 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VarcharType,
 )
 
 from relay.core.errors import ConfigError, EventError
 
 KNOWN: Final = ("event_type", "payload", "event_id", "partition_key", "headers", "available_at")
 
-_PLAIN: Final = (StringType, BooleanType, IntegralType, DecimalType, DateType, TimestampType, TimestampNTZType)
+_TEXT: Final = (StringType, CharType, VarcharType)
+_PLAIN: Final = (*_TEXT, BooleanType, IntegralType, DecimalType, DateType, TimestampType, TimestampNTZType)
 _JSON_LEAVES: Final = (*_PLAIN, BinaryType, FloatType, DoubleType, NullType)
 _KEY_LEAVES: Final = (*_PLAIN, BinaryType)
 
@@ -70,10 +73,10 @@ def read_columns(schema: StructType, event_type: str | None, id_columns: tuple[s
         _check_type(
             name, types[name.lower()], _KEY_LEAVES, "text, a whole number, a decimal, a boolean, a date or a time"
         )
-    _check_type("event_type", types.get("event_type"), (StringType,), "a string")
-    _check_type("partition_key", types.get("partition_key"), (StringType,), "a string; cast it")
+    _check_type("event_type", types.get("event_type"), _TEXT, "a string")
+    _check_type("partition_key", types.get("partition_key"), _TEXT, "a string; cast it")
     _check_type("available_at", types.get("available_at"), (TimestampType,), "a timestamp with time zone")
-    _check_type("event_id", types.get("event_id"), (StringType, BinaryType), "a UUID as a string, or its 16 bytes")
+    _check_type("event_id", types.get("event_id"), (*_TEXT, BinaryType), "a UUID as a string, or its 16 bytes")
     return Columns(
         payload=indices["payload"],
         payload_kind=_payload_kind(types["payload"]),
@@ -123,7 +126,7 @@ def _check_type(name: str, type_: DataType | None, allowed: tuple[type[DataType]
 def _payload_kind(type_: DataType) -> ColumnKind:
     if isinstance(type_, BinaryType):
         return ColumnKind.binary
-    if isinstance(type_, StringType):
+    if isinstance(type_, _TEXT):
         return ColumnKind.text
     _check_type("payload", type_, (StructType, MapType, ArrayType), "binary, a string, or a struct, map or array")
     _check_json("payload", type_)
@@ -131,7 +134,7 @@ def _payload_kind(type_: DataType) -> ColumnKind:
 
 
 def _headers_kind(type_: DataType | None) -> ColumnKind:
-    if type_ is None or isinstance(type_, StringType):
+    if type_ is None or isinstance(type_, _TEXT):
         return ColumnKind.text
     _check_type("headers", type_, (StructType, MapType), "a map, a struct, or JSON text")
     _check_json("headers", type_)
@@ -145,7 +148,7 @@ def _check_json(path: str, type_: DataType) -> None:
     elif isinstance(type_, ArrayType):
         _check_json(f"{path}[]", type_.elementType)
     elif isinstance(type_, MapType):
-        _check_type(f"{path} (the keys)", type_.keyType, (StringType, IntegralType), "a string or a whole number")
+        _check_type(f"{path} (the keys)", type_.keyType, (*_TEXT, IntegralType), "a string or a whole number")
         _check_json(f"{path}.*", type_.valueType)
     elif not isinstance(type_, _JSON_LEAVES):
         raise EventError(f"column {path}: {type_.simpleString()} has no JSON form here; make it a string first")

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    CharType,
     DataType,
     DateType,
     DayTimeIntervalType,
@@ -18,6 +19,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VarcharType,
 )
 
 from relay.core.errors import ConfigError, EventError
@@ -29,6 +31,12 @@ PAYLOAD = ("payload", StringType())
 
 def schema(*columns: tuple[str, DataType]) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns])
+
+
+def test_text_of_a_bounded_length_is_text() -> None:
+    text = schema(("event_type", VarcharType(20)), ("payload", VarcharType(9)), ("headers", CharType(2)))
+    columns = read_columns(text, None, ())
+    assert (columns.payload_kind, columns.headers_kind) == (ColumnKind.text, ColumnKind.text)
 
 
 def test_all_columns_in_any_order_and_case() -> None:
