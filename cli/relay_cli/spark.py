@@ -51,6 +51,9 @@ def setup(
         ),
     ] = Purpose.WRITE,
     schema: Annotated[str, typer.Option(help="The schema of Spark's ledgers and staging tables.")] = "openoutbox_spark",
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Let the table adopt the runs of its name: it was restored, or renamed.")
+    ] = False,
     storage_url: StorageUrl = None,
     table: Table = None,
 ) -> None:
@@ -61,10 +64,10 @@ def setup(
     from relay.spark.setup import setup as set_up
 
     url, outbox = outbox_of(context, storage_url, table)
-    grants = set_up(url, outbox, role, schema, purpose.value)
+    done = set_up(url, outbox, role, schema, purpose.value, adopt=adopt)
     say(f"schema {schema}: ready")
-    for grant in grants:
-        say(grant)
+    for line in done:
+        say(line)
 
 
 @app.command("ingest", add_help_option=False, context_settings=_ALL_ARGUMENTS)

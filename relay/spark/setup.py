@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from relay.core.errors import SchemaError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.grants import create_schema_remedy
@@ -16,15 +17,22 @@ from relay.postgres.sql import TableName
 from relay.spark.connection import connect, transaction
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
-_ADDED: Final = ["checkpoint", "bytes", "retries"]
+_ADDED: Final = ["checkpoint", "bytes", "retries", "outbox_oid", "id_sum", "stream_run"]
 """Columns of the ledger of runs that earlier releases did not create."""
 
 
 def setup(
-    url: str, outbox: TableName, role: str | None, schema: str = DEFAULT_SCHEMA, purpose: str = "write"
+    url: str,
+    outbox: TableName,
+    role: str | None,
+    schema: str = DEFAULT_SCHEMA,
+    purpose: str = "write",
+    *,
+    adopt: bool = False,
 ) -> list[str]:
-    """Create the missing objects and grant the rights; returns the grants.
+    """Create the missing objects and grant the rights; returns what was granted, and how many runs it has adopted.
 
+    With ``adopt`` the ledger's runs of this table's name, or of the table itself under another name, become its own.
     Raises SchemaError for a missing right, and StorageUnavailable at once: an operator waits for the answer.
     """
     statements = SparkStatements(outbox, schema)
@@ -34,7 +42,8 @@ def setup(
         with transaction(connection):
             for grant in grants:
                 connection.execute(grant)
-    return [_last_line(grant) for grant in grants]
+            adopted = [f"{_adopt(connection, statements)} runs adopted"] if adopt else []
+    return [*(_last_line(grant) for grant in grants), *adopted]
 
 
 def create_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
@@ -79,6 +88,17 @@ def has_ledger(connection: SyncConnection, statements: SparkStatements) -> bool:
     values = {"relation": statements.runs, "columns": _ADDED}
     row = connection.execute(statements.query("setup:missing_columns"), values).fetchone()
     return row is not None and row[0] == []
+
+
+def _adopt(connection: SyncConnection, statements: SparkStatements) -> int:
+    """The number of runs in the ledger that the table has adopted."""
+    given = statements.outbox
+    query = statements.query("outbox:describe_outbox")
+    ((schema, name, *_),) = connection.execute(query, {"outbox": given.quoted}).fetchall()
+    if name is None:
+        raise SchemaError(f"there is no table {given}, or this role may not see its schema")
+    values = {"outbox": TableName(name, schema).quoted, "names": [given.quoted, TableName(name).quoted]}
+    return connection.execute(statements.query("runs:adopt_runs"), values).rowcount
 
 
 def _last_line(statement: str) -> str:

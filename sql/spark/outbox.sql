@@ -1,10 +1,12 @@
 -- The outbox table in the catalog.
 
 -- name: describe_outbox
--- The outbox for a write: its kind (relkind, NULL for a missing table), whether this role may insert, which of the
--- contract's columns it lacks, and whether event_id alone is unique. Parameters: outbox, its quoted name. Catalog only,
+-- The outbox for a write: its schema and name, its kind (relkind, NULL for a missing table), whether this role may insert,
+-- which of the contract's columns it lacks, and whether event_id alone is unique. Parameters: outbox, its quoted name. Catalog only,
 -- locks nothing.
 SELECT
+    namespace.nspname::text,
+    relation.relname::text,
     relation.relkind::text,
     COALESCE(
         (
@@ -43,6 +45,7 @@ SELECT
     )
 FROM (SELECT 1 AS one) AS always
 LEFT JOIN pg_catalog.pg_class AS relation ON relation.oid = TO_REGCLASS(%(outbox)s::text)
+LEFT JOIN pg_catalog.pg_namespace AS namespace ON relation.relnamespace = namespace.oid
 LEFT JOIN pg_catalog.pg_attribute AS id ON relation.oid = id.attrelid AND id.attname = 'event_id';
 
 -- name: identify_outbox

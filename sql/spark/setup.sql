@@ -39,6 +39,7 @@ CREATE SCHEMA IF NOT EXISTS openoutbox_spark;
 CREATE TABLE IF NOT EXISTS openoutbox_spark.runs (
     run_id UUID PRIMARY KEY,
     outbox TEXT NOT NULL,
+    outbox_oid OID,
     job TEXT NOT NULL,
     mode TEXT NOT NULL,
     query_id TEXT,
@@ -50,6 +51,8 @@ CREATE TABLE IF NOT EXISTS openoutbox_spark.runs (
     inserted_rows BIGINT,
     bytes BIGINT,
     retries BIGINT,
+    id_sum BIGINT,
+    stream_run TEXT,
     started_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     seen_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     finished_at TIMESTAMPTZ
@@ -61,13 +64,24 @@ CREATE TABLE IF NOT EXISTS openoutbox_spark.runs (
 ALTER TABLE openoutbox_spark.runs
 ADD COLUMN IF NOT EXISTS checkpoint TEXT,
 ADD COLUMN IF NOT EXISTS bytes BIGINT,
-ADD COLUMN IF NOT EXISTS retries BIGINT;
+ADD COLUMN IF NOT EXISTS retries BIGINT,
+ADD COLUMN IF NOT EXISTS outbox_oid OID,
+ADD COLUMN IF NOT EXISTS id_sum BIGINT,
+ADD COLUMN IF NOT EXISTS stream_run TEXT;
 
--- name: create_runs_epoch
--- No micro-batch of a stream is committed twice, by any try. Also serves last_epoch.
+-- name: create_runs_version
+-- No version of a query is committed twice, by any try. Also finds a version, and the last one.
 -- Locks: writes to the ledger, while the index is created.
-CREATE UNIQUE INDEX IF NOT EXISTS runs_epoch ON openoutbox_spark.runs (outbox, query_id, epoch)
+CREATE UNIQUE INDEX IF NOT EXISTS runs_version ON openoutbox_spark.runs (query_id, epoch, outbox)
 WHERE state = 'committed';
+
+-- name: create_runs_open
+-- Finds the tries at a query's micro-batches that were not committed. Locks: writes to the ledger, while it is created.
+CREATE INDEX IF NOT EXISTS runs_open ON openoutbox_spark.runs (query_id, outbox) WHERE state <> 'committed';
+
+-- name: create_runs_started
+-- Finds old runs. Locks: writes to the ledger, while it is created.
+CREATE INDEX IF NOT EXISTS runs_started ON openoutbox_spark.runs (started_at);
 
 -- name: create_runs_job
 -- Finds the runs of a job by its name, newest first: for operators. Locks: writes to the ledger, while it is created.

@@ -50,16 +50,19 @@ ON CONFLICT DO NOTHING --? known
 DROP TABLE IF EXISTS openoutbox_spark.stage_00;
 
 -- name: list_staging
--- Every staging table with its run, if there is one: its state, its driver, and whether it has given no sign of life
--- for ``max_age`` seconds. Parameters: schema (its name, not quoted). Locks nothing.
+-- Every staging table: its run, and, if the ledger has that, its state, its driver, and whether it has given no sign of
+-- life for ``max_age`` seconds. Parameters: schema (its name, not quoted). Index: the ledger's primary key. Locks nothing.
 SELECT
-    relation.relname::text,
-    run.run_id,
+    stage.run_id,
     run.state,
     run.driver,
     run.seen_at < NOW() - MAKE_INTERVAL(secs => %(max_age)s) AS silent
-FROM pg_catalog.pg_class AS relation
-INNER JOIN pg_catalog.pg_namespace AS namespace ON relation.relnamespace = namespace.oid
-LEFT JOIN openoutbox_spark.runs AS run ON relation.relname = 'stage_' || REPLACE(run.run_id::text, '-', '')
-WHERE namespace.nspname = %(schema)s AND relation.relname ~ '^stage_[0-9a-f]{32}$'
-ORDER BY relation.relname;
+FROM (
+    SELECT SUBSTRING(relation.relname FROM '^stage_([0-9a-f]{32})$')::uuid AS run_id
+    FROM pg_catalog.pg_class AS relation
+    INNER JOIN pg_catalog.pg_namespace AS namespace ON relation.relnamespace = namespace.oid
+    WHERE namespace.nspname = %(schema)s AND relation.relkind = 'r'
+) AS stage
+LEFT JOIN openoutbox_spark.runs AS run ON stage.run_id = run.run_id
+WHERE stage.run_id IS NOT NULL
+ORDER BY stage.run_id;

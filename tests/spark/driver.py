@@ -58,8 +58,8 @@ class Job:
     format: str = "openoutbox"
     rows: int = 0
     partitions: int = 2
-    body: str = "struct(number)"
-    """The SQL expression of the payload."""
+    body: str = "struct(number, repeat('x', 200) AS filler)"
+    """The SQL expression of the payload; large enough for 500 rows of a partition to be staged."""
     group: str | None = None
     """The name by which ``cancel`` knows the job."""
     folder: str | None = None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from relay.spark import OutboxDataSource
 from relay.spark.read.eventstore import EventStoreDataSource
+from relay.spark.read.eventstream import EventStream
 from relay.spark.write.tasks import Written
 from relay.spark.write.writers import BatchWriter
 
@@ -25,18 +27,30 @@ if TYPE_CHECKING:
 
     from relay.spark.read.boundedstream import BoundedEventStream
 
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
-def save(rows: pa.Table, partitions: int = 1, *, mode: str = "append", **options: object) -> None:
-    """Write the rows as ``.write.format("openoutbox")`` does. Raises the data source's own errors, not Spark's."""
+
+def save(
+    rows: pa.Table,
+    partitions: int = 1,
+    *,
+    mode: str = "append",
+    properties: Mapping[str, str] = NO_PROPERTIES,
+    **options: object,
+) -> None:
+    """Write the rows as ``.write.format("openoutbox")`` does. Raises the data source's own errors, not Spark's.
+
+    ``properties`` are those that Spark gives to tasks.
+    """
     source = OutboxDataSource({name: str(value) for name, value in options.items()})
     writer = source.writer(from_arrow_schema(rows.schema), mode == "overwrite")
     assert isinstance(writer, BatchWriter)
     try:
-        written = [_written(writer, number, share) for number, share in enumerate(_shares(rows, partitions))]
+        shares = enumerate(_shares(rows, partitions))
+        writer.commit([_written(writer, number, share, properties) for number, share in shares])
     except BaseException:
         writer.abort([])
         raise
-    writer.commit(written)
 
 
 def _shares(rows: pa.Table, partitions: int) -> Sequence[pa.Table]:
@@ -44,11 +58,11 @@ def _shares(rows: pa.Table, partitions: int) -> Sequence[pa.Table]:
     return [rows.slice(number * step, step) for number in range(partitions)]
 
 
-def _written(writer: BatchWriter, partition: int, rows: pa.Table) -> Written:
+def _written(writer: BatchWriter, partition: int, rows: pa.Table, properties: Mapping[str, str]) -> Written:
     """One task: the writer and its message are pickled on their ways."""
     copy: BatchWriter = pickle.loads(cloudpickle.dumps(writer))  # type: ignore[no-untyped-call]
     context: Any = TaskContext._getOrCreate()
-    context._partitionId, context._attemptNumber = partition, 0
+    context._partitionId, context._attemptNumber, context._localProperties = partition, 0, properties
     try:
         message: Written = pickle.loads(pickle.dumps(copy.write(iter(rows.to_batches()))))
     finally:
@@ -83,7 +97,10 @@ class EventCopy:
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # noqa: PLC0415 - not in Spark 4.1
 
         limit: ReadLimit = ReadAllAvailable() if most is None else ReadMaxRows(most)
-        end = json.loads(json.dumps(self._reader.latestOffset(start, limit)))
+        return self._read(start, self._reader.latestOffset(start, limit))
+
+    def _read(self, start: Any, latest: Any) -> int:
+        end = json.loads(json.dumps(latest))
         before = len(self.positions)
         for share in self._reader.partitions(start, end):
             for batch in self._reader.read(pickle.loads(pickle.dumps(share))):
@@ -98,3 +115,11 @@ class EventCopy:
         reader = source.streamReader(source.schema())
         assert isinstance(reader, BoundedEventStream)
         return reader
+
+
+class EventCopyOf41(EventCopy):
+    """The same with the interface of Spark 4.1, which reads up to whatever offset it gets, if it is another one."""
+
+    def micro_batch(self, most: int | None = None) -> int:
+        start, latest = json.loads(self.checkpoint), EventStream.latestOffset(self._reader)
+        return 0 if latest == start else self._read(start, latest)

@@ -202,8 +202,8 @@ def test_many_partitions_share_a_connection(driver: Driver, logging_server: Logg
     """Two tasks at a time need one, and eight in all."""
     outbox = logging_server.outbox
     options = {"url": outbox.url, "maxConnections": "1", "idColumns": "number"}
-    driver.run(write, Job(options, rows=800, partitions=8))
-    assert runs(outbox) == [("committed", 800, 800)]
+    driver.run(write, Job(options, rows=ROWS, partitions=8))
+    assert runs(outbox) == [("committed", ROWS, ROWS)]
     assert logging_server.most_connections() == 1
 
 

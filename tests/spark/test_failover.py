@@ -48,10 +48,11 @@ def own_outbox(own_postgres: PostgresServer) -> Outbox:
 
 
 def batches(between: Callable[[], object] = list) -> Batches:
-    """The partition's rows; ``between`` is called in the middle."""
-    yield pa.RecordBatch.from_pydict({"payload": [str(number) for number in range(ROWS // 2)]})
+    """The partition's rows, too many to be carried to the driver; ``between`` is called in the middle."""
+    bodies = [str(number).ljust(1000) for number in range(ROWS)]
+    yield pa.RecordBatch.from_pydict({"payload": bodies[: ROWS // 2]})
     between()
-    yield pa.RecordBatch.from_pydict({"payload": [str(number) for number in range(ROWS // 2, ROWS)]})
+    yield pa.RecordBatch.from_pydict({"payload": bodies[ROWS // 2 :]})
 
 
 class Write:

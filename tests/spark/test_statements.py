@@ -31,7 +31,7 @@ def test_every_name_is_replaced_and_quoted(path: str) -> None:
 
 
 def test_setup_and_grants_name_schema_and_role() -> None:
-    assert len(ODD.setup()) == 6
+    assert len(ODD.setup()) == 8
     assert all('"Spark\'s"' in text for text in ODD.setup())
     assert [len(ODD.grants("the role", purpose)) for purpose in ("write", "archive", "replay")] == [3, 2, 4]
     assert all('TO "the role"' in text for text in ODD.grants("the role"))

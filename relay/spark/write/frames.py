@@ -6,11 +6,13 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +33,8 @@ from relay.spark.write.encode import (
 from relay.spark.write.identity import Ids, Occurrences, ids_of_content, ids_of_keys, read_ids
 from relay.spark.write.jsontext import json_column
 
+LARGEST_SUM: Final = 1 << 63
+"""Sums are modulo this, to fit a bigint."""
 _NO_HEADERS: Final = b"\x01{}"  # of jsonb
 _PIECE_BYTES: Final = 32 << 20  # of Arrow data encoded at once; Arrow's own limit is 2 GiB
 
@@ -64,6 +68,11 @@ class Framer:
     space: UUID
     """The namespace of ids that are derived from content: of the job and this partition."""
     seen: Occurrences = field(default_factory=Occurrences)
+    summed: bool = False
+    """Whether ``id_sum`` is wanted."""
+    id_sum: int = 0
+    """A sum over the rows that is the same however they are divided into partitions: of their ids, or, where those are
+    derived from the content, of its checksums."""
     staged: int = 0
     """The number of staged rows."""
 
@@ -83,13 +92,18 @@ class Framer:
     def ids(self, batch: pa.RecordBatch, parts: Parts) -> Ids:
         """The event ids of the batch."""
         if self.columns.event_id is not None:
-            ids = batch.column(self.columns.event_id)
-            return read_ids(_plain(ids), text=self.columns.event_id_kind is ColumnKind.text)
-        if self.columns.id_columns:
+            column = batch.column(self.columns.event_id)
+            ids = read_ids(_plain(column), text=self.columns.event_id_kind is ColumnKind.text)
+        elif self.columns.id_columns:
             names = [name for name, _ in self.columns.id_columns]
             keys = [_plain(batch.column(index)) for _, index in self.columns.id_columns]
-            return ids_of_keys(self.job, parts.event_type, names, keys)
-        return ids_of_content(self.space, rows([*self._body(parts), *_time(parts, None)]), self.seen)
+            ids = ids_of_keys(self.job, parts.event_type, names, keys)
+        else:
+            content = rows([*self._body(parts), *_time(parts, None)])
+            self._add(map(zlib.crc32, content.to_pylist()) if self.summed else ())
+            return ids_of_content(self.space, content, self.seen)
+        self._add(ids[:, :4].copy().view(np.uint32).ravel().tolist() if self.summed else ())
+        return ids
 
     def parts(self, batch: pa.RecordBatch) -> Parts:
         """The batch's columns as they are stored. Raises EventError for nulls and empty names."""
@@ -100,6 +114,9 @@ class Framer:
             self._headers(batch),
             None if self.columns.available_at is None else batch.column(self.columns.available_at),
         )
+
+    def _add(self, numbers: Iterable[int]) -> None:
+        self.id_sum = (self.id_sum + sum(numbers)) % LARGEST_SUM
 
     def _rows(self, batch: pa.RecordBatch, default_time: bytes | None, attempt: int | None) -> pa.BinaryArray:
         parts = self.parts(batch)

@@ -1,58 +1,35 @@
-"""Runs and their staging tables: open, commit, abort and clean up.
+"""Runs: open, commit and abort; docs/design/spark-write.md has their states and each place where one may stop.
 
-A run is one ``save()`` or one try at a micro-batch. In mode ``atomic``:
-
-    tasks    open the run (the first one creates its staging table), COPY into it, each attempt under its own number
-    driver   commits: one transaction inserts the rows of the attempts that Spark names into the outbox, compares the
-             count, and marks the run as committed; afterwards the driver drops the staging table
+A run is one ``save()`` or one try at a micro-batch. In mode ``atomic`` its tasks stage rows, each attempt under its own
+number, or hand a few rows to the driver. The driver commits: one transaction inserts the rows of the attempts that
+Spark names into the outbox, compares the count, and marks the run as committed.
 
 That transaction makes all rows visible at once. Rows of attempts that Spark does not name (repeated, speculative or
 killed ones) are not read. If the server crashed meanwhile, the count is wrong, since unlogged tables are emptied, and
 the commit fails. If the reply to COMMIT is lost, the ledger has the run's state.
-
-A driver that dies before its commit leaves a run in state ``writing`` and a staging table. ``clean``, called when
-another run begins, removes both if that driver is dead, or has given no sign of life for ``stagingMaxAge``. It cannot
-remove those of an active run: a task that writes holds a lock on the table.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import psycopg
 
-from relay.core.errors import ConfigError, SchemaError, StorageError
+from relay.core.errors import ConfigError, StorageError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.postgres.sql import TableName, statement
+from relay.postgres.sql import TableName
 from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist, transaction
-from relay.spark.setup import create_ledger, has_ledger
-from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements, stage_name
-from relay.spark.write.epochs import Committed, Run, is_replay
-from relay.spark.write.liveness import is_dead
-from relay.spark.write.options import WriteOptions
+from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
+from relay.spark.write.epochs import Committed, Run, check_rows, committed_version
+from relay.spark.write.options import Commit, WriteOptions
+from relay.spark.write.staging import Staged, clean, drop_staging, insert_staged
+from relay.spark.write.table import prepare_table
 
 _log = logging.getLogger(__name__)
-
-_PLAIN_TABLE: Final = "r"  # relkind
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """The rows of the attempts that Spark names."""
-
-    attempts: Sequence[int]
-    rows: int
-    inserted: int = 0
-    """How many of the rows are in the outbox already, written by tasks of mode ``partition``."""
-    bytes: int = 0
-    """Bytes of COPY data."""
-    retries: int = 0
-    """Attempts before those that Spark names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,46 +65,48 @@ class RunSummary:
         }
 
 
-def prepare(options: WriteOptions, statements: SparkStatements) -> None:
-    """Check outbox and ledger before a run, and clean up after dead runs.
+def prepare(options: WriteOptions) -> SparkStatements:
+    """The statements of a write. Checks outbox and ledger before a run, and cleans up after dead runs.
 
     Creates a missing ledger if this role may. Raises SchemaError, which names what is missing.
     """
 
-    def work(wait: Wait) -> None:
+    def work(wait: Wait) -> SparkStatements:
         with connect(options.url, writes=True, wait=wait) as connection:
-            with transaction(connection):
-                _check_outbox(connection, statements)
-            _ensure_ledger(connection, statements)
+            statements = prepare_table(connection, SparkStatements(options.table, options.staging_schema))
             clean(connection, statements, options.staging_max_age)
+            return statements
 
     with translating("preparing to write"):
-        persist(work, options.max_wait)
+        return persist(work, options.max_wait)
 
 
-def begin_run(options: WriteOptions, statements: SparkStatements, run: Run) -> bool:
-    """Record a new run; returns False when it was committed before, by its ``runId`` or ``txnVersion``.
+def begin_run(options: WriteOptions, statements: SparkStatements, run: Run) -> Committed | None:
+    """Record a new run; returns what was committed before, by its ``runId`` or ``txnVersion``.
 
-    Raises StorageError for a run that was aborted, and ConfigError for an earlier ``txnVersion``.
+    Raises StorageError for a run that was aborted, and ConfigError where table and ledger disagree.
     """
 
-    def work(wait: Wait) -> str:
+    def work(wait: Wait) -> Committed | None:
         with connect(options.url, writes=True, wait=wait) as connection, transaction(connection):
-            if run.epoch is not None and _is_repeated(connection, statements, run, 0):
-                return "committed"
-            return str(_one(connection, statements, "runs:open_run", run.parameters())[0])
+            version = _version(connection, statements, run)
+            if version is not None:
+                return version
+            state, same, rows, _ = _open(connection, statements, run)
+            if not same:
+                raise ConfigError(f"option runId: run {run.run_id} wrote to another table; take a new id")
+            if state == "aborted":
+                raise StorageError(f"option runId: run {run.run_id} was aborted; take a new id")
+            return None if state == "writing" else Committed(0, rows, None)
 
     with translating("opening the run"):
-        state = persist(work, options.max_wait)
-    if state == "aborted":
-        raise StorageError(f"option runId: run {run.run_id} was aborted; take a new id")
-    return state == "writing"
+        return persist(work, options.max_wait)
 
 
 def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
     """Record the run, or that it is alive. Raises StorageError when it was aborted meanwhile."""
     with translating("opening the run"), transaction(connection):
-        (state,) = _one(connection, statements, "runs:open_run", run.parameters())
+        state, *_ = _open(connection, statements, run)
         if state != "writing":
             raise StorageError(f"run {run.run_id} is {state} already; one of its tasks started too late")
         if staging:
@@ -165,29 +144,8 @@ def abort_run(connection: SyncConnection, statements: SparkStatements, run_id: U
     driver drops the table of a run that has ended.
     """
     with transaction(connection):
-        _finish(connection, statements, run_id, "aborted")
-    return _drop(connection, statements, run_id, wait)
-
-
-def clean(connection: SyncConnection, statements: SparkStatements, max_age: float) -> list[UUID]:
-    """Remove the staging tables of ended and dead runs; returns their ids. Waits 100 ms at most for a lock.
-
-    A run whose driver only seems dead is aborted together with the table's removal, or not at all: a task that writes
-    holds a lock on the table, and shows that the run is active.
-    """
-    values = {"schema": statements.schema, "max_age": max_age}
-    with transaction(connection):
-        connection.execute(statements.query("runs:retire_runs"))
-        tables = connection.execute(statements.query("staging:list_staging"), values).fetchall()
-    removed = []
-    for name, run_id, state, driver, silent in tables:
-        if state == "writing" and not silent and not is_dead(driver):
-            continue
-        owner = run_id or UUID(name.removeprefix("stage_"))
-        if _drop(connection, statements, owner, "100ms", abort=state == "writing"):
-            _log.info("removed the staging table of run %s, which has ended", owner)
-            removed.append(owner)
-    return removed
+        connection.execute(statements.query("runs:abort_run"), {"run_id": run_id})
+    return drop_staging(connection, statements, run_id, wait)
 
 
 def run_summary(url: str, run_id: UUID | str, staging_schema: str = DEFAULT_SCHEMA) -> RunSummary:
@@ -205,158 +163,62 @@ def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tupl
     statements = SparkStatements(options.table, options.staging_schema)
     values = {"outbox": options.table.quoted, "query_id": query_id, "seconds": seconds}
     with translating("reading the ledger"), connect(options.url) as connection, transaction(connection):
-        rows, inserted = _one(connection, statements, "runs:summarise_stream", values)
+        ((rows, inserted),) = connection.execute(statements.query("runs:summarise_stream"), values).fetchall()
     return rows, inserted
 
 
+def _open(connection: SyncConnection, statements: SparkStatements, run: Run) -> tuple[Any, ...]:
+    """The run's state, whether it is of this table, and its numbers; locked until the transaction ends."""
+    (row,) = connection.execute(statements.query("runs:open_run"), run.parameters()).fetchall()
+    return row
+
+
 def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> tuple[int, int]:
-    with connection.cursor() as cursor:
-        row = cursor.execute(statements.query("runs:lock_run"), {"run_id": run.run_id}).fetchone()
-    state, rows, inserted = row or ("deleted", None, None)
+    state, _, rows, inserted = _open(connection, statements, run)
     if state == "committed":
         return rows, inserted
-    if run.epoch is not None and _is_repeated(connection, statements, run, staged.rows):
-        _finish(connection, statements, run.run_id, "aborted", Staged((), 0))
+    version = _version(connection, statements, run)
+    if version is not None:
+        if not run.transaction:
+            check_rows(run, version, staged.rows, staged.id_sum, statements.runs)
+        connection.execute(statements.query("runs:abort_run"), {"run_id": run.run_id})
         return 0, 0
     if state != "writing":
+        kept = "what its tasks have written stays" if run.mode == Commit.PARTITION else "nothing was written"
         raise StorageError(
             f"run {run.run_id} is {state}: another run cleaned it up after stagingMaxAge without a sign of life; "
-            "nothing was written, run it again with a longer stagingMaxAge"
+            f"{kept}, run it again with a longer stagingMaxAge"
         )
-    inserted = staged.inserted
-    if staged.attempts:
-        inserted = _insert(connection, statements, run, staged)
-    _finish(connection, statements, run.run_id, "committed", replace(staged, inserted=inserted))
-    return staged.rows, inserted
+    if staged.attempts or staged.carried:
+        staged = replace(staged, inserted=insert_staged(connection, statements, run, staged))
+    values = {name: getattr(staged, name) for name in ("rows", "inserted", "bytes", "retries", "id_sum", "stream_run")}
+    connection.execute(statements.query("runs:commit_run"), {**values, "run_id": run.run_id})
+    return staged.rows, staged.inserted
 
 
-def _is_repeated(connection: SyncConnection, statements: SparkStatements, run: Run, rows: int) -> bool:
-    """Whether the run's micro-batch is in the outbox already. Raises ConfigError for another stream's micro-batch."""
-    last = connection.execute(statements.query("runs:last_epoch"), run.parameters()).fetchone()
-    return last is not None and is_replay(run, rows, Committed(*last))
+def _version(connection: SyncConnection, statements: SparkStatements, run: Run) -> Committed | None:
+    """What the ledger has of the run's version."""
 
+    def lookup(exact: bool) -> Committed | None:
+        query = statements.query("runs:committed_version", "", *(["exact"] if exact else []))
+        row = connection.execute(query, run.parameters()).fetchone()
+        return None if row is None else Committed(*row)
 
-def _insert(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> int:
-    """Insert the staged rows; returns the number of new ones. A repeated run fails on its first row, and then inserts
-    the missing rows.
-    """
-    attempts = {"attempts": list(staged.attempts)}
-    try:
-        with connection.transaction():
-            count = connection.execute(statements.query("staging:insert_staging", run.stage), attempts).rowcount
-            if count != staged.rows:
-                _check_count(connection, statements, run, staged)
-                raise StorageError(
-                    f"run {run.run_id}: {staged.rows} rows were staged and {count} inserted; a trigger or a rule of "
-                    f"{statements.outbox} drops rows. Nothing was written: remove it"
-                )
-            return count
-    except psycopg.errors.UniqueViolation:
-        _check_count(connection, statements, run, staged)
-        return connection.execute(statements.query("staging:insert_staging", run.stage, "known"), attempts).rowcount
-
-
-def _check_count(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> None:
-    """Raises StorageError when the staging table has lost rows."""
-    attempts = {"attempts": list(staged.attempts)}
-    (count,) = _one(connection, statements, "staging:count_staging", attempts, run.stage)
-    if count != staged.rows:
-        raise StorageError(
-            f"run {run.run_id}: {staged.rows} rows were staged and {count} are in the staging table; the database "
-            "server was restarted or failed over meanwhile. Nothing was written: run it again"
-        )
+    return None if run.epoch is None else committed_version(run, lookup)
 
 
 def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> None:
     """Clean up after the commit. An error is logged only: ``clean`` of the next run removes the rest."""
     try:
-        _drop(connection, statements, run.run_id, "5s")
+        drop_staging(connection, statements, run.run_id, "5s")
         if run.query_id is None:
             return
         values = {**run.parameters(), "schema": statements.schema}
         with transaction(connection):
-            connection.execute(statements.query("runs:forget_epochs"), values)
-            tries = connection.execute(statements.query("runs:other_tries"), values).fetchall()
-        for (other,) in [] if run.transaction else tries:  # a job may write several versions at once
+            connection.execute(statements.query("runs:forget_versions"), values)
+            tries = connection.execute(statements.query("runs:other_tries"), values)
+            others = [] if run.transaction else tries.fetchall()  # a job may write several versions at once
+        for (other,) in others:
             abort_run(connection, statements, other, wait="100ms")
     except psycopg.Error as error:
         _log.warning("run %s is committed, but its staging could not be removed yet: %s", run.run_id, error)
-
-
-def _drop(
-    connection: SyncConnection, statements: SparkStatements, run_id: UUID, wait: str, *, abort: bool = False
-) -> bool:
-    """Drop a run's staging table, and abort the run with it; False when a task, or another role, has the table."""
-    try:
-        with transaction(connection):
-            connection.execute(statements.query("slots:lock_timeout"), {"wait": wait})
-            if abort:
-                _finish(connection, statements, run_id, "aborted")
-            connection.execute(statements.query("staging:drop_staging", stage_name(run_id)))
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
-        return False
-    return True
-
-
-def _finish(
-    connection: SyncConnection,
-    statements: SparkStatements,
-    run_id: UUID,
-    state: str,
-    staged: Staged | None = None,
-) -> None:
-    values = {
-        "run_id": run_id,
-        "state": state,
-        "written_rows": staged and staged.rows,
-        "inserted_rows": staged and staged.inserted,
-        "bytes": staged and staged.bytes,
-        "retries": staged and staged.retries,
-    }
-    connection.execute(statements.query("runs:finish_run"), values)
-
-
-def _check_outbox(connection: SyncConnection, statements: SparkStatements) -> None:
-    kind, granted, missing, keyed = _one(
-        connection, statements, "outbox:describe_outbox", {"outbox": statements.outbox.quoted}
-    )
-    if kind is None:
-        raise SchemaError(f"option table: there is no table {statements.outbox}, or this role may not see its schema")
-    if kind != _PLAIN_TABLE:
-        raise SchemaError(f"option table: {statements.outbox} is not a plain table")
-    if missing:
-        raise SchemaError(f"option table: {statements.outbox} is not an outbox; it has no column {', '.join(missing)}")
-    if not keyed:
-        raise SchemaError(
-            f"option table: {statements.outbox} has no primary key event_id, so a repeated task would write its rows "
-            f"twice; its owner must run: ALTER TABLE {statements.outbox.quoted} ADD PRIMARY KEY (event_id)"
-        )
-    sql = statement("outbox/table:refusing_indexes")
-    if refusing := [name for (name,) in connection.execute(sql, {"table": statements.outbox.quoted})]:
-        raise SchemaError(
-            f"option table: {statements.outbox} has the index {', '.join(refusing)}, which may refuse a row with a new "
-            "event_id; such a row would be skipped as if its event existed. Drop the index, or write to another table"
-        )
-    if not granted:
-        raise SchemaError(f"this role may not insert into {statements.outbox}; relay-cli spark setup --role grants it")
-
-
-def _ensure_ledger(connection: SyncConnection, statements: SparkStatements) -> None:
-    if has_ledger(connection, statements):
-        return
-    try:
-        create_ledger(connection, statements)
-    except SchemaError:  # a missing right
-        raise ConfigError(
-            f"Spark's ledger in schema {statements.schema} is missing, or of an earlier release, and this role may not "
-            "create it; the outbox's owner must run: relay-cli spark setup --role ROLE"
-        ) from None
-
-
-def _one(
-    connection: SyncConnection, statements: SparkStatements, name: str, values: dict[str, Any], stage: str = ""
-) -> tuple[Any, ...]:
-    row = connection.execute(statements.query(name, stage), values).fetchone()
-    if row is None:
-        raise StorageError(f"{name}: the statement returned no row")
-    return row

@@ -6,10 +6,11 @@ Spark repeats a failed task, whose transaction is rolled back. A task does not r
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Final, TypeAlias
 from uuid import UUID, uuid5
 
 import pyarrow as pa
@@ -31,6 +32,14 @@ from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.runs import open_run
 
 Batches = Iterator[pa.RecordBatch]
+ArrowStream: TypeAlias = bytes
+
+_CARRIED_BYTES: Final = 64 << 10
+"""Arrow data of a partition that its task hands to the driver, instead of staging it."""
+_CARRIED_PARTITIONS: Final = 256
+"""Only the first ones may, so that all messages together stay small."""
+_STREAM: Final = "sql.streaming.queryId"
+_JOB_GROUP: Final = "spark.jobGroup.id"
 
 
 @dataclass(frozen=True)
@@ -38,12 +47,19 @@ class Written(WriterCommitMessage):
     """The message of a task to the driver. ``run`` is None for an empty partition."""
 
     run: Run | None = None
+    partition: int = 0
     attempt: int | None = None
+    """The number under which the rows are staged."""
     rows: int = 0
     inserted: int = 0
     bytes: int = 0
     retries: int = 0
     """Attempts at the partition before this one."""
+    id_sum: int = 0
+    carried: ArrowStream | None = None
+    """The rows themselves, where they are few."""
+    stream_run: str | None = None
+    """The run of the streaming query in whose ``foreachBatch`` the task works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +76,53 @@ class Task:
 
     def write(self, batches: Batches) -> Written:
         """Write the partition. Raises EventError for invalid rows, StorageError and its subclasses."""
-        first = next((batch for batch in batches if batch.num_rows), None)
-        if first is None:
-            return Written()
-        all_batches = chain([first], batches)
+        carries = self.options.commit is Commit.ATOMIC and self.partition < _CARRIED_PARTITIONS
+        most = _CARRIED_BYTES if carries else 0
+        first: list[pa.RecordBatch] = []
+        while sum(batch.nbytes for batch in first) <= most:
+            batch = next((batch for batch in batches if batch.num_rows), None)
+            if batch is None:
+                return replace(self.count(first), carried=_carried(first)) if first else Written()
+            first.append(batch)
+        all_batches = chain(first, batches)
         if self.options.commit is Commit.PARTITION:
             return self._write_directly(all_batches)
         return self._stage(all_batches)
+
+    def count(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Check, count and sum the rows. Raises EventError for invalid ones."""
+        framer = self.framer()
+        size = sum(len(frame.data) for frame in self._frames(framer, batches, None, 0))
+        return Written(self.run, self.partition, rows=framer.staged, bytes=size, id_sum=framer.id_sum)
+
+    def frames(self, carried: ArrowStream, default_time: bytes | None) -> Iterator[Frame]:
+        """On the driver: carried rows, for the outbox with a time, or for the staging table without."""
+        attempt = self.attempt if default_time is None else None
+        yield from self._frames(self.framer(), pa.ipc.open_stream(carried), default_time, attempt)
+
+    @property
+    def attempt(self) -> int:
+        """The number of an attempt whose rows are carried: in the order of the partitions, as all of them."""
+        return self.partition << 32
 
     def _write_directly(self, batches: Batches) -> Written:
         with self._slot() as connection:
             ((now,),) = connection.execute(self.statements.query("slots:transaction_time")).fetchall()
             load = DirectLoad(connection, self.statements, self.options.batch_rows, careful=not self.first)
-            frames = Counted(self._frames(batches, int(now).to_bytes(8, "big", signed=True), None))
+            framer = self.framer()
+            frames = Counted(self._frames(framer, batches, int(now).to_bytes(8, "big", signed=True), None))
             load.load(frames)
-        return Written(self.run, None, load.rows, load.inserted, frames.bytes)
+        rows, inserted = load.rows, load.inserted
+        return Written(self.run, self.partition, rows=rows, inserted=inserted, bytes=frames.bytes, id_sum=framer.id_sum)
 
     def _stage(self, batches: Batches) -> Written:
-        attempt = self.partition << 32 | secrets.randbits(32)  # in the order of the partitions
+        attempt = self.attempt | secrets.randbits(32)
+        framer = self.framer()
         with self._slot(self._open) as connection:
             statement = self.statements.query("staging:copy_staging", self.run.stage)
-            frames = Counted(self._frames(batches, None, attempt))
+            frames = Counted(self._frames(framer, batches, None, attempt))
             rows = load_staging(connection, statement, frames)
-        return Written(self.run, attempt, rows, bytes=frames.bytes)
+        return Written(self.run, self.partition, attempt, rows, bytes=frames.bytes, id_sum=framer.id_sum)
 
     @contextmanager
     def _slot(self, before: Callable[[SyncConnection], None] | None = None) -> Iterator[SyncConnection]:
@@ -108,15 +148,18 @@ class Task:
     def _open(self, connection: SyncConnection) -> None:
         open_run(connection, self.statements, self.run, staging=True)
 
-    def _frames(self, batches: Batches, default_time: bytes | None, attempt: int | None) -> Iterator[Frame]:
-        framer = self.framer()
+    @staticmethod
+    def _frames(
+        framer: Framer, batches: Iterable[pa.RecordBatch], default_time: bytes | None, attempt: int | None
+    ) -> Iterator[Frame]:
         for batch in batches:
             yield from framer.frames(batch, default_time, attempt)
 
     def framer(self) -> Framer:
         """The encoder of this partition's rows."""
         job = job_of(self.options, self.run)
-        return Framer(self.columns, self.options.event_type, job, partition_space(job, self.run, self.partition))
+        space = partition_space(job, self.run, self.partition)
+        return Framer(self.columns, self.options.event_type, job, space, summed=self.run.epoch is not None)
 
 
 def job_of(options: WriteOptions, run: Run) -> str:
@@ -134,6 +177,20 @@ def partition_space(job: str, run: Run, partition: int) -> UUID:
     """The namespace of ids that are derived from a partition's content."""
     epoch = "" if run.epoch is None else f"{run.query_id}/{run.epoch}/"
     return uuid5(job_namespace(job), f"{epoch}{partition}")
+
+
+def _carried(batches: Sequence[pa.RecordBatch]) -> ArrowStream:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    data: ArrowStream = sink.getvalue().to_pybytes()
+    return data
+
+
+def stream_run(context: TaskContext) -> str | None:
+    """The run of the streaming query that the task works for: another one after each start of the query."""
+    return context.getLocalProperty(_JOB_GROUP) if context.getLocalProperty(_STREAM) else None
 
 
 def current_task() -> TaskContext:

@@ -23,17 +23,13 @@ from relay.postgres.errors import translating
 from relay.spark.connection import Wait, connect, persist
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import Columns
-from relay.spark.write.epochs import Run, normal_location
+from relay.spark.write.epochs import Run, check_rows, normal_location
+from relay.spark.write.frames import LARGEST_SUM, Frame
 from relay.spark.write.liveness import this_driver
 from relay.spark.write.options import Commit, WriteOptions
-from relay.spark.write.runs import (
-    Staged,
-    abort_run,
-    begin_run,
-    commit_run,
-    prepare,
-)
-from relay.spark.write.tasks import Task, Written, current_task
+from relay.spark.write.runs import abort_run, begin_run, commit_run, prepare
+from relay.spark.write.staging import Staged
+from relay.spark.write.tasks import ArrowStream, Task, Written, current_task, stream_run
 
 _log = logging.getLogger(__name__)
 
@@ -53,13 +49,12 @@ class BatchWriter(DataSourceArrowWriter):
         """On the driver. Raises ConfigError and SchemaError for an error that every task would have."""
         self._options = options
         self._columns = columns
-        self._statements = SparkStatements(options.table, options.staging_schema)
-        prepare(options, self._statements)
+        self._statements = prepare(options)
         run_id = options.run_id or uuid4()
         job = options.job or str(run_id)
         self._run = Run(
             run_id=run_id,
-            outbox=options.table.quoted,
+            outbox=self._statements.outbox.quoted,
             job=job,
             mode=options.commit.value,
             driver=this_driver(),
@@ -67,32 +62,41 @@ class BatchWriter(DataSourceArrowWriter):
             epoch=options.txn_version,
             transaction=options.txn_app_id is not None,
         )
-        self._repeated = not begin_run(options, self._statements, self._run)
-        if self._repeated:
+        self._repeated = begin_run(options, self._statements, self._run)
+        if self._repeated is not None:
             _log.warning("%s was committed before: this write changes nothing", _name(self._run))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """On an executor: one partition. Reads no row for a run that was committed before."""
-        if self._repeated:
+        """On an executor: one partition.
+
+        Reads no row for a run that was committed before, unless by the same micro-batch: there may be two save() in it.
+        """
+        if self._repeated is not None and self._repeated.stream_run is None:
             return Written()
         context = current_task()
         first = context.attemptNumber() == 0
         task = Task(self._options, self._columns, self._statements, self._run, context.partitionId(), first)
-        return replace(task.write(iterator), retries=context.attemptNumber())
+        within = stream_run(context) if self._run.transaction else None
+        if self._repeated is None:
+            written = task.write(iterator)
+        else:
+            written = task.count(iterator) if within == self._repeated.stream_run else Written()
+        return replace(written, retries=context.attemptNumber(), stream_run=within)
 
     def commit(self, messages: Messages) -> None:
         """On the driver, after every partition was written."""
-        if self._repeated:
+        staged = _staged(messages, self._options, self._columns, self._statements)
+        if self._repeated is not None:
+            if staged.rows:
+                check_rows(self._run, self._repeated, staged.rows, staged.id_sum, self._statements.runs)
             return
-        staged = _staged(messages)
         rows, inserted = commit_run(self._options.url, self._statements, self._run, staged, self._options.max_wait)
         _log.info("run %s: %d rows written, %d of them new", self._run.run_id, rows, inserted)
 
     def abort(self, messages: Messages) -> None:  # noqa: ARG002 - Spark's signature
         """On the driver, after a partition failed. Rows that mode ``partition`` has written stay."""
-        if self._repeated:
-            return
-        _abort(self._options, self._statements, self._run)
+        if self._repeated is None:
+            _abort(self._options, self._statements, self._run)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -110,10 +114,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise ConfigError("option txnAppId: not for a stream, which has its query's id; it is for foreachBatch")
         self._options = options
         self._columns = columns
-        self._statements = SparkStatements(options.table, options.staging_schema)
+        self._statements = _prepare_once(options)
         self._run_id = uuid4()
         self._driver = this_driver()
-        _prepare_once(options, self._statements)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """On an executor: one partition of the micro-batch."""
@@ -130,7 +133,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
         if run is None:
             return
-        rows, inserted = commit_run(self._options.url, self._statements, run, _staged(messages), self._options.max_wait)
+        staged = _staged(messages, self._options, self._columns, self._statements)
+        rows, inserted = commit_run(self._options.url, self._statements, run, staged, self._options.max_wait)
         _log.info("query %s, epoch %d: %d rows written, %d of them new", run.query_id, batchId, rows, inserted)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
@@ -153,7 +157,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         mode = self._options.commit.value
         return Run(
             run_id=self._run_id,
-            outbox=self._options.table.quoted,
+            outbox=self._statements.outbox.quoted,
             job=job,
             mode=mode,
             driver=self._driver,
@@ -182,19 +186,33 @@ def _with(batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.
     yield from rest
 
 
-def _staged(messages: Messages) -> Staged:
-    written = [message for message in messages if isinstance(message, Written) and message.run is not None]
-    attempts = [message.attempt for message in written if message.attempt is not None]
+def _staged(messages: Messages, options: WriteOptions, columns: Columns, statements: SparkStatements) -> Staged:
+    """What the tasks have written, in the order of their partitions."""
+    written = sorted((each for each in messages if isinstance(each, Written)), key=lambda each: each.partition)
+    carried: list[tuple[Task, ArrowStream]] = []
+    for each in written:
+        if each.run is not None and each.carried is not None:
+            task = Task(options, columns, statements, each.run, each.partition, first=True)
+            carried.append((task, each.carried))
+
+    def frames(default_time: bytes | None) -> Iterator[Frame]:
+        for task, rows in carried:
+            yield from task.frames(rows, default_time)
+
     return Staged(
-        attempts,
-        rows=sum(message.rows for message in written),
-        inserted=sum(message.inserted for message in written),
-        bytes=sum(message.bytes for message in written),
-        retries=sum(message.retries for message in written),
+        [each.attempt for each in written if each.attempt is not None],
+        rows=sum(each.rows for each in written),
+        inserted=sum(each.inserted for each in written),
+        bytes=sum(each.bytes for each in written),
+        retries=sum(each.retries for each in written),
+        id_sum=sum(each.id_sum for each in written) % LARGEST_SUM,
+        stream_run=next((each.stream_run for each in written if each.stream_run is not None), None),
+        carried=[task.attempt for task, _ in carried],
+        frames=frames if carried else None,
     )
 
 
 @cache
-def _prepare_once(options: WriteOptions, statements: SparkStatements) -> None:
+def _prepare_once(options: WriteOptions) -> SparkStatements:
     """Spark creates a stream's writer for every micro-batch, mostly in one process: one check is enough."""
-    prepare(options, statements)
+    return prepare(options)

@@ -23,7 +23,8 @@ from relay.spark.write.columns import ColumnKind, Columns
 from relay.spark.write.epochs import Run
 from relay.spark.write.liveness import this_driver
 from relay.spark.write.options import Commit, WriteOptions
-from relay.spark.write.runs import Staged, commit_run, open_run
+from relay.spark.write.runs import commit_run, open_run
+from relay.spark.write.staging import Staged
 from relay.spark.write.tasks import Batches, Task, Written
 from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox
@@ -37,7 +38,12 @@ ROWS = 300
 def batches() -> Batches:
     """The partition's rows, in three batches."""
     for start in range(0, ROWS, 100):
-        yield pa.RecordBatch.from_pydict({"payload": [f"body {number}" for number in range(start, start + 100)]})
+        yield pa.RecordBatch.from_pydict({"payload": [body(number) for number in range(start, start + 100)]})
+
+
+def body(number: int) -> str:
+    """One that is large enough for the rows to be staged, and not carried to the driver."""
+    return f"body {number}".ljust(1000)
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ def partition(outbox: Outbox, commit: Commit) -> Partition:
 def each_row_once(outbox: Outbox) -> bool:
     """Whether the outbox has exactly the partition's rows, and no staging table is left."""
     bodies = sorted(bytes(body) for (body,) in outbox.rows("payload"))
-    return bodies == sorted(f"body {number}".encode() for number in range(ROWS)) and staging_tables(outbox) == []
+    return bodies == sorted(body(number).encode() for number in range(ROWS)) and staging_tables(outbox) == []
 
 
 @BOTH
@@ -113,7 +119,7 @@ def test_an_attempt_after_one_whose_reply_was_lost_adds_nothing(
 def test_a_repeated_task_keeps_the_order_of_its_rows(outbox: Outbox, partition: Partition) -> None:
     partition.commit(partition.write(batches(), first=False))
     bodies = outbox.database.run("SELECT convert_from(payload, 'UTF8') FROM openoutbox_events ORDER BY ctid")
-    assert bodies == [(f"body {number}",) for number in range(ROWS)]
+    assert bodies == [(body(number),) for number in range(ROWS)]
 
 
 @pytest.mark.parametrize("commit", [Commit.PARTITION])

@@ -16,7 +16,8 @@ from relay.spark.setup import create_ledger
 from relay.spark.statements import SparkStatements, stage_name
 from relay.spark.write.epochs import Run
 from relay.spark.write.liveness import this_driver
-from relay.spark.write.runs import Staged, abort_run, clean, commit_run, open_run
+from relay.spark.write.runs import abort_run, commit_run, open_run
+from relay.spark.write.staging import Staged, clean
 from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import wait_until

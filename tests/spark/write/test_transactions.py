@@ -18,6 +18,7 @@ from relay.spark.write.options import Commit, WriteOptions, write_options
 from relay.spark.write.runs import abort_run
 from relay.spark.write.tasks import Batches, Task
 from relay.spark.write.writers import BatchWriter
+from tests.spark import plain
 from tests.spark.ledger import runs
 from tests.support.fixtures.outbox import Outbox
 
@@ -78,10 +79,40 @@ def test_a_version_that_was_not_committed_is_written_again(outbox: Outbox, commi
     assert len(outbox.rows("event_id")) == 10
 
 
-def test_an_earlier_version_is_refused(outbox: Outbox) -> None:
-    save(version(outbox, 7), 10)
-    with pytest.raises(ConfigError, match="option txnVersion: txnAppId app has committed version 7"):
-        BatchWriter(version(outbox, 6), COLUMNS)
+@BOTH
+def test_each_version_stands_for_itself(outbox: Outbox, commit: Commit) -> None:
+    """A backfill may come in any order."""
+    for number in (7, 5, 6):
+        save(version(outbox, number, commit), 10)
+    for number in (5, 6, 7):
+        repeat(version(outbox, number, commit))
+    assert len(outbox.rows("event_id")) == 30
+
+
+def frame(count: int) -> pa.Table:
+    return pa.table({"event_type": ["t"] * count, "payload": [f"of {count}" for _ in range(count)]})
+
+
+@BOTH
+def test_a_second_save_of_one_micro_batch_with_other_rows_is_refused(outbox: Outbox, commit: Commit) -> None:
+    """The same rows again, or the version in a later run of the stream, change nothing."""
+    stream = {"sql.streaming.queryId": "query", "spark.jobGroup.id": "run 1"}
+    options = {"url": outbox.url, "commit": commit.value, "txnAppId": "query", "txnVersion": "7"}
+    plain.save(frame(10), 2, properties=stream, **options)
+    with pytest.raises(ConfigError, match=r"these 5 are others.* give each save"):
+        plain.save(frame(5), 2, properties=stream, **options)
+    plain.save(frame(10), 2, properties=stream, **options)
+    plain.save(frame(5), 2, properties={**stream, "spark.jobGroup.id": "run 2"}, **options)
+    plain.save(frame(5), 2, properties=stream, **{**options, "txnAppId": "query/others"})
+    assert len(outbox.rows("event_id")) == 15
+
+
+def test_old_versions_are_forgotten_but_the_last(outbox: Outbox) -> None:
+    for number in (1, 2):
+        save(version(outbox, number), 1)
+    outbox.database.run("UPDATE openoutbox_spark.runs SET started_at = now() - interval '91 days'")
+    save(WriteOptions(outbox.url, event_type="t"), 1)
+    assert outbox.database.run("SELECT epoch FROM openoutbox_spark.runs ORDER BY epoch") == [(2,), (None,)]
 
 
 def test_a_committed_run_id_is_written_once_and_an_aborted_one_is_refused(

@@ -9,6 +9,7 @@ import pytest
 from pyspark import TaskContext
 
 from relay.core.errors import ConfigError
+from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 from relay.spark.write import writers
 from relay.spark.write.columns import ColumnKind, Columns
 from relay.spark.write.epochs import Run
@@ -31,7 +32,7 @@ class Properties:
 
 @pytest.fixture(autouse=True)
 def no_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "_prepare_once", lambda *_: None)
+    monkeypatch.setattr(writers, "_prepare_once", lambda options: SparkStatements(options.table, DEFAULT_SCHEMA))
 
 
 def run_of(options: WriteOptions, **known: str) -> Run:
