@@ -20,6 +20,7 @@ from relay.brokers.entries import resolve
 from relay.brokers.redis.errors import classify
 from relay.brokers.redis.servers import RedisAddress
 from relay.brokers.redis.session import Offer, Redirect, RedisSession
+from relay.brokers.redis.shards import Ask, Shards
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.names import remembered
@@ -31,22 +32,27 @@ _MOST_REDIRECTS: Final = 8
 _MOST_SESSIONS: Final = 2
 """For one group of redirected events; the first may be cut because of others."""
 
+_Place = tuple[RedisAddress, bool]
+"""A node, and whether events are offered with ASKING."""
+
 Connect = Callable[[RedisAddress | None, Redirect], Coroutine[Any, Any, RedisSession]]
 
 
 class RedisNodes:
     """Every session that is in use, and what is on its way between two of them."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, ask: Ask) -> None:
         self._connect = connect
+        self._shards = Shards(lambda: bool(self._nodes), self.node_of, ask)
         self._sessions: dict[RedisAddress | None, CurrentSession[RedisSession]] = {}
         self._nodes: dict[int, RedisAddress] = {}
         """The node of each slot that events were redirected for."""
         self.last_streams: dict[RedisAddress | None, str] = {}
         """A stream on each node that events were sent to."""
-        self._redirected: list[tuple[Offer, RedisAddress, bool]] = []
-        """Events that the task below offers next, each with its node, and whether with ASKING."""
-        self._following: asyncio.Task[None] | None = None
+        self._redirected: dict[_Place, list[Offer]] = {}
+        """Events that a task below offers next."""
+        self._following: dict[_Place, asyncio.Task[None]] = {}
+        """For each node one: a node that is connected to, or hangs, keeps no other one waiting."""
         self._abandoned: Outcome | None = None
         """Set while ``abandon`` runs: what is redirected meanwhile is resolved with it."""
 
@@ -70,6 +76,7 @@ class RedisNodes:
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event to the node of its stream, in order."""
+        sink = self._shards.before(sink)
         if not self._nodes:
             if events:
                 self.last_streams[None] = events[-1].event_type
@@ -79,7 +86,9 @@ class RedisNodes:
         for event in events:
             groups.setdefault(self.node_of(event), []).append(event)
         self.last_streams |= {node: group[-1].event_type for node, group in groups.items()}
-        # Side by side: a node that is full or hangs keeps no other one waiting.
+        for node in [node for node in groups if node is not None and self._is_connecting(node)]:
+            self._offer_later((node, False), [(event, sink, 0) for event in groups.pop(node)])
+        # Side by side: a node that is full keeps no other one waiting.
         await asyncio.gather(*(self._session(node).publish(group, sink) for node, group in groups.items()))
 
     async def abandon(self, reason: str) -> None:
@@ -90,9 +99,10 @@ class RedisNodes:
             if (session := await current.give_up(reason)) is not None:
                 session.end(lost)
                 await session.gone()
-        if self._following is not None:
-            await asyncio.wait({self._following})
+        if self._following:
+            await asyncio.wait(list(self._following.values()))
         self._resolve_redirected(lost)
+        await self._shards.abandon(lost)
         self._abandoned = None
 
     def _session(self, address: RedisAddress | None) -> CurrentSession[RedisSession]:
@@ -110,26 +120,27 @@ class RedisNodes:
                 return
             if isinstance(error, MovedError):
                 self._nodes[error.slot_id] = address
-            self._redirected.append(((event, sink, redirects + 1), address, not isinstance(error, MovedError)))
-            if self._following is None:
-                self._following = asyncio.get_running_loop().create_task(self._follow())
+            self._offer_later((address, not isinstance(error, MovedError)), [(event, sink, redirects + 1)])
 
         return redirect
 
-    async def _follow(self) -> None:
-        """Offer what was redirected, group by group, until nothing is left; the body of a task."""
-        while self._redirected and self._abandoned is None:
-            redirected, self._redirected = self._redirected, []
-            groups: dict[tuple[RedisAddress, bool], list[Offer]] = {}
-            for offer, address, asking in redirected:
-                groups.setdefault((address, asking), []).append(offer)
-            await asyncio.gather(
-                *(self._offer(address, offers, asking) for (address, asking), offers in groups.items())
-            )
-        # No await between the last look at the list and this line: what comes later starts a new task.
-        self._following = None
+    def _is_connecting(self, address: RedisAddress) -> bool:
+        """Whether an offer to this node would wait for a connection, or come before others that do."""
+        return self._session(address).in_use is None or (address, False) in self._following
 
-    async def _offer(self, address: RedisAddress, offers: Sequence[Offer], asking: bool) -> None:
+    def _offer_later(self, place: _Place, offers: Sequence[Offer]) -> None:
+        self._redirected.setdefault(place, []).extend(offers)
+        if place not in self._following:
+            self._following[place] = asyncio.get_running_loop().create_task(self._follow(place))
+
+    async def _follow(self, place: _Place) -> None:
+        """Offer what there is for a node until nothing is left; the body of a task."""
+        while self._abandoned is None and (offers := self._redirected.pop(place, None)):
+            await self._offer(*place, offers)
+        # No await between the last look and this line: what comes later starts a new task.
+        del self._following[place]
+
+    async def _offer(self, address: RedisAddress, asking: bool, offers: Sequence[Offer]) -> None:
         """Offer redirected events to a node; what its session did not send before it was cut, over the next one."""
         try:
             for _ in range(_MOST_SESSIONS):
@@ -144,8 +155,8 @@ class RedisNodes:
             resolve(((event, sink), lost) for event, sink, _ in offers)
 
     def _resolve_redirected(self, outcome: Outcome) -> None:
-        redirected, self._redirected = self._redirected, []
-        resolve(((event, sink), outcome) for (event, sink, _), _, _ in redirected)
+        redirected, self._redirected = self._redirected, {}
+        resolve(((event, sink), outcome) for offers in redirected.values() for event, sink, _ in offers)
 
 
 @remembered

@@ -27,6 +27,7 @@ from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.sentinels import Sentinels
 from relay.brokers.redis.servers import RedisAddress, RedisServers, count_replicas, disconnect, ping
 from relay.brokers.redis.session import Redirect, RedisSession, too_few
+from relay.brokers.redis.shards import Answers
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, Unreachable
@@ -42,7 +43,7 @@ class RedisPublisher:
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
         self._servers: RedisServers | None = None
-        self._nodes = RedisNodes(self._connect)
+        self._nodes = RedisNodes(self._connect, self._ask)
         self._sentinels: Sentinels | None = None
         """None until the first connection."""
         self._primary: RedisAddress | None = None
@@ -58,7 +59,7 @@ class RedisPublisher:
             await self._nodes.publish(events, sink)
 
     async def probe(self, timeout: float) -> None:
-        """Ask the first server, and each node of a cluster in use, whether it takes writes."""
+        """Ask whether it takes writes; a cluster answers while one of its nodes in use does."""
         await self.probe_destination("", timeout)
 
     def destination_of(self, event: OutboxEvent) -> str:
@@ -73,15 +74,45 @@ class RedisPublisher:
     async def probe_destination(self, destination: str, timeout: float) -> None:
         """As ``probe``, of one node; of one that was replaced meanwhile the first server, which names the next one."""
         nodes = self._nodes.addresses
-        asked = (
-            [None, *nodes] if not destination else [next((node for node in nodes if str(node) == destination), None)]
-        )
         try:
             async with asyncio.timeout(timeout):
-                for address in asked:
-                    await self._ping_node(address)
+                if destination or not nodes:
+                    await self._ping_node(next((node for node in nodes if str(node) == destination), None))
+                else:
+                    await self._ping_any([None, *nodes])
         except TimeoutError:
             raise BrokerUnreachable(f"{self._named_servers()}: no answer within {timeout:g} s") from None
+
+    async def _ping_any(self, addresses: Sequence[RedisAddress | None]) -> None:
+        """Return with the first answer. Raises what the last node raised without one."""
+        failure: Exception = BrokerUnreachable("no node is in use")
+        pings = [asyncio.ensure_future(self._ping_node(address)) for address in addresses]
+        try:
+            for ping in asyncio.as_completed(pings):
+                try:
+                    return await ping
+                except (BrokerUnreachable, TimeoutError) as error:
+                    failure = error
+            raise failure
+        finally:
+            for each in pings:
+                each.cancel()
+            await asyncio.wait(pings)
+
+    async def _ask(self) -> Answers:
+        """See ``relay.brokers.redis.shards``. A node without an answer is forgotten."""
+        asked = [None, *self._nodes.addresses]
+        return dict(zip(asked, await asyncio.gather(*map(self._silence, asked)), strict=True))
+
+    async def _silence(self, address: RedisAddress | None) -> str:
+        """Why a node does not answer; empty when it does."""
+        timeout = self._options.connection_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ping_node(address)
+        except (BrokerUnreachable, TimeoutError) as error:
+            return str(error) or f"{address or self._named_servers()}: no answer within {timeout:g} s"
+        return ""
 
     async def _ping_node(self, address: RedisAddress | None) -> None:
         try:
