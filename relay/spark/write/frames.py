@@ -36,7 +36,7 @@ from relay.spark.write.jsontext import json_column
 LARGEST_SUM: Final = 1 << 63
 """Sums are modulo this, to fit a bigint."""
 _NO_HEADERS: Final = b"\x01{}"  # of jsonb
-_PIECE_BYTES: Final = 32 << 20  # of Arrow data encoded at once; Arrow's own limit is 2 GiB
+_PIECE_BYTES: Final = 32 << 20  # encoded at once; Arrow's own limit is 2 GiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,8 @@ class Framer:
     space: UUID
     """The namespace of ids that are derived from content: of the job and this partition."""
     seen: Occurrences = field(default_factory=Occurrences)
+    growth: float = 128.0
+    """How many bytes come of one of Arrow's, by the last piece: as JSON a struct has its fields' names in each row."""
     summed: bool = False
     """Whether ``id_sum`` is wanted."""
     id_sum: int = 0
@@ -84,10 +86,14 @@ class Framer:
         """
         if not batch.num_rows:
             return
-        step = max(1, int(_PIECE_BYTES / max(1, batch.nbytes) * batch.num_rows))
-        for start in range(0, batch.num_rows, step):
+        start = 0
+        while start < batch.num_rows:
+            step = max(1, int(_PIECE_BYTES / self.growth / max(1, batch.nbytes) * batch.num_rows))
             piece = batch.slice(start, step)
-            yield Frame(stream(self._rows(piece, default_time, attempt)), piece.num_rows)
+            data = stream(self._rows(piece, default_time, attempt))
+            self.growth = max(1.0, len(data) / max(1, piece.nbytes))
+            yield Frame(data, piece.num_rows)
+            start += step
 
     def ids(self, batch: pa.RecordBatch, parts: Parts) -> Ids:
         """The event ids of the batch."""

@@ -105,6 +105,18 @@ def test_large_batches_are_cut() -> None:
     assert max(len(frame.data) for frame in frames) < 40 << 20
 
 
+def test_what_json_makes_large_is_cut_too() -> None:
+    """A megabyte of structs with long names is a hundred of text."""
+    names = [f"{number:0100}" for number in range(20)]
+    structs = pa.StructArray.from_arrays([pa.array([0] * 50_000, pa.int8())] * 20, names)
+    lists = pa.ListArray.from_arrays(pa.array(range(0, 50_001, 250), pa.int32()), structs)
+    columns = Columns(payload=0, payload_kind=ColumnKind.json)
+    batch = pa.record_batch([lists], names=["payload"])
+    sizes = [len(frame.data) for frame in Framer(columns, "t", "job", SPACE).frames(batch, NOW, None)]
+    assert sum(sizes) > 100 << 20
+    assert max(sizes) < 40 << 20
+
+
 PLAIN = Columns(payload=0, payload_kind=ColumnKind.text)
 
 
