@@ -19,6 +19,7 @@ from relay.spark.write.columns import ColumnKind, Columns
 from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.tasks import Batches, Task
 from relay.spark.write.writers import BatchWriter
+from tests.spark.plain import save
 from tests.spark.write.test_runs import Staging, waits_for_a_transaction
 from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import wait_until
@@ -60,6 +61,20 @@ def test_a_write_takes_longer_than_the_limits(impatient: Outbox, commit: str, ba
     statements = SparkStatements(options.table, options.staging_schema)
     writer.commit([Task(options, COLUMNS, statements, writer._run, 0, first=True).write(slowly(impatient))])
     assert len(impatient.rows("event_id")) == 2
+
+
+@pytest.mark.parametrize("commit", ["atomic", "partition"])
+def test_a_write_is_durable_where_the_default_is_not(outbox: Outbox, commit: str) -> None:
+    """Spark takes it for committed, and would not come back to it after a crash of the server."""
+    with outbox.database.connect() as connection:
+        connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET synchronous_commit = off'.encode())
+    outbox.database.run(
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN NEW.partition_key := current_setting('synchronous_commit'); RETURN NEW; END $$"
+    )
+    outbox.database.run("CREATE TRIGGER note BEFORE INSERT ON openoutbox_events FOR EACH ROW EXECUTE FUNCTION note()")
+    save(pa.table({"event_type": ["t"], "payload": ["x"]}), url=outbox.url, commit=commit)
+    assert outbox.rows("partition_key") == [("on",)]
 
 
 def test_a_commit_waits_longer_than_the_limits(impatient: Outbox) -> None:
