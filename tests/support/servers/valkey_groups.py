@@ -52,6 +52,12 @@ class ValkeySentinel(ValkeyServer):
         ]
         (self.folder / "valkey.conf").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
+    def can_promote(self, replica: ValkeyServer) -> bool:
+        """Whether it knows this replica, and that it is in step; before, it refuses a fail-over."""
+        known = ask(self, "SENTINEL", "REPLICAS", SERVICE)
+        facts = [(one[b"port"], one[b"flags"], one[b"master-link-status"]) for one in known]
+        return (str(replica.port).encode(), b"slave", b"ok") in facts
+
     def _command(self) -> list[str | Path]:
         return [*super()._command(), "--sentinel"]
 

@@ -86,7 +86,7 @@ def test_with_replicas_waited_for_a_fail_over_loses_nothing_that_is_delivered(
             with Writers(outbox.url, "orders", per_second=500):
                 for primary, replica in ((first, second), (second, first)):
                     wait_until(lambda one=primary: ask(one, "WAIT", 0, 1) == 1, 60, "the replica to be in step")  # type: ignore[misc]
-                    wait_until(lambda one=replica: can_be_promoted(sentinel, one), 60, "the Sentinel to know it")  # type: ignore[misc]
+                    wait_until(lambda one=replica: sentinel.can_promote(one), 60, "the Sentinel to know it")  # type: ignore[misc]
                     before = delivered(outbox)
                     wait_until(lambda least=before: delivered(outbox) > least + 500, 60, "the drain to go on")  # type: ignore[misc]
                     ask(sentinel, "SENTINEL", "FAILOVER", SERVICE)
@@ -104,10 +104,3 @@ def test_with_replicas_waited_for_a_fail_over_loses_nothing_that_is_delivered(
         duplicates=received.total() - len(received),
         lost=len(sent - received.keys()),
     )
-
-
-def can_be_promoted(sentinel: ValkeySentinel, replica: ValkeyServer) -> bool:
-    """Whether the Sentinel knows this replica, and that it is in step."""
-    known = ask(sentinel, "SENTINEL", "REPLICAS", SERVICE)
-    facts = [(one[b"port"], one[b"flags"], one[b"master-link-status"]) for one in known]
-    return (str(replica.port).encode(), b"slave", b"ok") in facts
