@@ -18,8 +18,14 @@ So one can appear below x in three ways only:
   transactions has gone back.
 
 A transaction draws a number before it has an id, in the same INSERT, and triggers of the application may run between:
-so what a claim saw is not used for ``_DRAWN`` seconds. While a transaction that writes stays open, the floors stay,
-too, and claims get slower. What is changed by hand has no order.
+so the transactions that must have ended are those of a snapshot ``_DRAWN`` seconds later. While a transaction that
+writes stays open, the floors stay, too, and claims get slower. What is changed by hand has no order.
+
+**The ground** is the floor of all keys at once, which a relay looks for once over each connection: without it, the
+first claims of each key walk all its dead entries one by one, which is ten times as dear as all of them in the order of
+the table. A number is noted that an event had; when every transaction of a snapshot ``_DRAWN`` seconds later has ended,
+one statement finds the first unfinished event of each key. Below those, and in every other key below the number,
+nothing is unfinished, and nothing can appear but what has come back.
 
 Used by ``OrderedClaim`` while a walk from the oldest entry on is dear; all calls in the event loop's thread.
 """
@@ -29,22 +35,75 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
 MOST_KEYS: Final = 50_000
-"""Keys remembered, those that were claimed last; each takes about 300 bytes."""
+"""Keys remembered, those that were claimed last, and of the ground; each takes about 300 bytes."""
 _DRAWN: Final = 0.2  # seconds
+
+
+class Snapshot(NamedTuple):
+    """Of a statement: which transactions it saw as ended."""
+
+    in_progress_from: int
+    """The first one that it saw in progress."""
+    unseen_from: int
+    """The first one that it did not see."""
+
+
+class _Seen(NamedTuple):
+    """A number, and the transactions that may still bring a lower one."""
+
+    number: int
+    at: float
+    unseen_from: int | None = None
+    """The first one that cannot have drawn a lower number; None until ``_DRAWN`` seconds have passed."""
+
+    def is_settled(self, snapshot: Snapshot) -> bool:
+        """Whether every lower number is visible in this snapshot, or never will be."""
+        return self.unseen_from is not None and snapshot.in_progress_from >= self.unseen_from
+
+    def later(self, snapshot: Snapshot, now: float) -> _Seen:
+        """What is known of it with one more snapshot."""
+        if self.unseen_from is not None or now - self.at < _DRAWN:
+            return self
+        return self._replace(unseen_from=snapshot.unseen_from)
 
 
 class _Known(NamedTuple):
     floor: int | None
-    seen: int
+    seen: _Seen
     """The first unfinished event of the last claim that says something new; the next floor."""
-    unseen_from: int
-    """The first transaction that this claim's snapshot did not see."""
-    at: float
+
+
+class _Ground:
+    """The floor of every key, over one connection."""
+
+    def __init__(self) -> None:
+        self.is_looked_for = True
+        self._noted: _Seen | None = None
+        self._number: int | None = None
+        self._firsts: dict[int, int] = {}
+
+    def is_ready(self, highest: int | None, snapshot: Snapshot, now: float) -> bool:
+        """Whether it can be found now; called with what each claim sees until it is."""
+        if self._noted is None:
+            self._noted = None if highest is None else _Seen(highest, now)
+            return False
+        ready = self.is_looked_for and self._noted.is_settled(snapshot)
+        self._noted = self._noted.later(snapshot, now)
+        return ready
+
+    def found(self, firsts: Sequence[tuple[int, int]]) -> None:
+        """The first unfinished event of each key, as hash and place, as a statement after ``is_ready`` saw them."""
+        if self._noted is not None and len(firsts) <= MOST_KEYS:
+            self._firsts, self._number = dict(firsts), self._noted.number
+
+    def of(self, key: int) -> int | None:
+        """The floor of this key; None while it is not known."""
+        return None if self._number is None else min(self._firsts.get(key, self._number), self._number)
 
 
 class KeyFloors:
@@ -53,6 +112,7 @@ class KeyFloors:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._ground = _Ground()
         self._connection: Callable[[], object] = lambda: None
         self._unseen_from = 0
         self.index_is_there = True
@@ -62,40 +122,63 @@ class KeyFloors:
         """Whether floors may be used over this connection; over another one than before none is known."""
         if self._connection() is not connection:
             self._connection = ref(connection)
-            self._known.clear()
-            self._unseen_from = 0
+            self._forget()
             self.index_is_there = True
         return self.index_is_there
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._ground = _Ground()
+        self._unseen_from = 0
+
+    def wants_ground(self, highest: int | None, snapshot: Snapshot) -> bool:
+        """Whether the ground is to be looked for, once, after a statement that saw an event of that number."""
+        self._came(snapshot)
+        ready = self._ground.is_ready(highest, snapshot, self._clock())
+        self._ground.is_looked_for = self._ground.is_looked_for and not ready
+        return ready
+
+    def stand_on(self, firsts: Sequence[tuple[int, int]]) -> None:
+        """Take over the ground: the first unfinished event of each key, as hash and place."""
+        self._ground.found(firsts)
 
     def of(self, keys: Iterable[int]) -> str:
         """The floors of these keys, by their hashes: a JSON object, with null where none is known.
 
         The claim takes no other keys: of one that came between the two statements it would read every dead entry.
         """
-        known = ((key, self._known.get(key)) for key in keys)
-        return json.dumps({str(key): None if one is None else one.floor for key, one in known})
+        return json.dumps({str(key): self._floor(key) for key in keys})
 
-    def learn(self, claimed: Iterable[Any], in_progress_from: int, unseen_from: int) -> None:
-        """A claim took these events, as hash and place, those of a key in their order; the rest is its snapshot."""
-        if unseen_from < self._unseen_from:  # not the server that it was
-            self._known.clear()
-        self._unseen_from = unseen_from
+    def _floor(self, key: int) -> int | None:
+        known = self._known.get(key)
+        floors = [floor for floor in (self._ground.of(key), known and known.floor) if floor is not None]
+        return max(floors, default=None)
+
+    def learn(self, claimed: Iterable[Any], snapshot: Snapshot) -> None:
+        """A claim took these events, as hash and place, those of a key in their order; it saw this snapshot."""
+        self._came(snapshot)
         now = self._clock()
         firsts: dict[int, int] = {}
         for key, place in claimed:
             firsts.setdefault(key, place)
         for key, first in firsts.items():
-            self._known[key] = _after(self._known.pop(key, None), first, in_progress_from, unseen_from, now)
+            floor = self._floor(key)
+            self._known[key] = _after(self._known.pop(key, None), floor, first, snapshot, now)
         while len(self._known) > MOST_KEYS:
             self._known.popitem(last=False)
 
+    def _came(self, snapshot: Snapshot) -> None:
+        if snapshot.unseen_from < self._unseen_from:  # not the server that it was
+            self._forget()
+        self._unseen_from = snapshot.unseen_from
 
-def _after(known: _Known | None, first: int, in_progress_from: int, unseen_from: int, now: float) -> _Known:
-    """What is known of a key after a claim whose first unfinished event was ``first``."""
-    if known is None or (known.floor is not None and first < known.floor):
-        return _Known(None, first, unseen_from, now)
-    if first < known.seen:  # it committed late, or came back
-        return _Known(known.floor, first, unseen_from, now)
-    if in_progress_from >= known.unseen_from and now - known.at >= _DRAWN:
-        return _Known(known.seen, first, unseen_from, now)
-    return known
+
+def _after(known: _Known | None, floor: int | None, first: int, snapshot: Snapshot, now: float) -> _Known:
+    """What is known of a key after a claim that looked from ``floor`` on whose first unfinished event was this one."""
+    if known is None or (floor is not None and first < floor):
+        return _Known(None, _Seen(first, now))
+    if first < known.seen.number:  # it committed late, or came back
+        return known._replace(seen=_Seen(first, now))
+    if known.seen.is_settled(snapshot):
+        return _Known(known.seen.number, _Seen(first, now))
+    return known._replace(seen=known.seen.later(snapshot, now))

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, LiteralString
 
+from psycopg.errors import QueryCanceled
 from psycopg.types.numeric import Int8
 
 from openoutbox.schema import index_name
 from relay.core.event import EventId
-from relay.outbox.floors import KeyFloors
+from relay.outbox.floors import MOST_KEYS, KeyFloors, Snapshot
 from relay.outbox.head import ClaimSpan
 from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.paused import PausedRows
@@ -38,6 +40,7 @@ _SMALLEST: Final = 200  # due rows looked at in any case
 _WIDEST: Final = 4  # and for each one wanted, where fewer do not give enough that may be claimed
 _KEYS: Final = 1000  # keys looked at by one statement; a few milliseconds
 _WALKS: Final = 10  # such statements in one claim, while nothing is found
+_GROUND: Final = 8.0  # seconds that a claim may wait for the ground
 _FIRST_HASH: Final = -(2**63)
 _LAST_HASH: Final = 2**63 - 1
 _KEY: Final = 2  # its place in a claimed row
@@ -90,6 +93,8 @@ class OrderedClaim:
         self._run = RunLength(longest_run)
         self._floors = KeyFloors()
         self._keys = statement("outbox/claim_ordered:keys", options.table)
+        self._ground_bounds = statement("outbox/claim_ordered:ground_bounds")
+        self._ground = statement("outbox/claim_ordered:ground", options.table)
         self._again = TableName(index_name(options.table, "order_again"), options.table.schema).quoted
         self.waiting = False
         """Whether the last call saw more due rows than it claimed."""
@@ -157,16 +162,31 @@ class OrderedClaim:
         oldest = _bare(self._table, "oldest", "floors", *tags)
         rows = await self._execute(connection, oldest, {**bounds, "floors": known})
         seen, first_due, at, *snapshot = rows[0][:5]
-        self._floors.learn((row[5:7] for row in rows if row[5] is not None), *snapshot)
+        self._floors.learn((row[5:7] for row in rows if row[5] is not None), Snapshot(*snapshot))
         return _claimed(rows, 7), seen, first_due, at
 
     async def _floors_of_window(self, connection: Connection, bounds: dict[str, Any]) -> str | None:
         """The floors of the keys in the window; None where the table has no index for what is below them."""
         if not self._floors.usable_over(connection):
             return None
-        [(usable, hashes)] = await self._execute(connection, self._keys, {**bounds, "again": self._again})
+        [(usable, hashes, highest, *snapshot)] = await self._execute(
+            connection, self._keys, {**bounds, "again": self._again}
+        )
         self._floors.index_is_there = usable
-        return self._floors.of(hashes or ()) if usable else None
+        if not usable:
+            return None
+        if self._floors.wants_ground(highest, Snapshot(*snapshot)):
+            await self._look_for_ground(connection)
+        return self._floors.of(hashes or ())
+
+    async def _look_for_ground(self, connection: Connection) -> None:
+        """Where it takes too long, each key finds its floor by itself."""
+        cursor = connection.cursor(binary=True)
+        with suppress(QueryCanceled):
+            async with connection.pipeline():  # one round trip, one transaction
+                await connection.execute(self._ground_bounds, {"timeout": str(round(_GROUND * 1000))})
+                await cursor.execute(self._ground, {"most": Int8(MOST_KEYS + 1)})
+            self._floors.stand_on(await cursor.fetchall())
 
     def _adapt(self, limit: int, batch: list[Row], seen: int, window: int) -> None:
         """Learn from a claim from the head on how many keys and rows the next one looks at, and where."""

@@ -17,7 +17,7 @@ import pytest
 from relay.core.event import Claim
 from relay.core.ports import Settlement
 from relay.outbox.extensions import add_extension
-from relay.outbox.floors import KeyFloors
+from relay.outbox.floors import KeyFloors, Snapshot
 from relay.outbox.head import BEFORE_ALL
 from relay.outbox.options import KeyOrder
 from relay.outbox.ordered import OrderedClaim
@@ -29,6 +29,7 @@ from tests.support.fixtures.outbox import Outbox
 from tests.support.options import storage_options
 
 DELIVERED = 25_000
+LEARNED = 4  # claims of a key until its floor is known
 INSERT = """
 INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, available_at, created_at)
 SELECT gen_random_uuid(), 't', %(key)s, convert_to(n::text, 'UTF8'), at, at
@@ -104,9 +105,9 @@ async def deliver(storage: PostgresOutbox, limit: int = 10) -> list[int]:
 
 
 async def learn(storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claim until the floor of the key is known: what one claim saw counts from the next but one on."""
+    """Claim until the floor of the key is known: what one claim saw counts from the next but two on."""
     monkeypatch.setattr("relay.outbox.floors._DRAWN", 0.0)
-    for _ in range(3):
+    for _ in range(LEARNED):
         assert await deliver(storage, 1)
 
 
@@ -145,13 +146,33 @@ async def test_a_claim_reads_as_few_pages_as_with_the_horizon_free(
     assert held <= 3 * sum(pages) + 50
 
 
+async def test_a_key_that_this_relay_has_never_met_stands_on_the_ground(
+    outbox: Outbox, storage: PostgresOutbox, pages: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(outbox, 0, DELIVERED, key="cold", age=90.0)
+    for statement in SETTLED:
+        outbox.database.run(f"{statement} WHERE partition_key = 'cold'")
+    insert(outbox, DELIVERED, 10)
+    insert(outbox, 0, key="behind", age=90.0)
+    await learn(storage, monkeypatch)
+    pages.clear()
+    insert(outbox, DELIVERED, key="cold", age=0.5)
+    insert(outbox, 1, key="behind", age=0.5)
+    storage.paused.head.place = (time.time() - 30.0, float("-inf"))  # an event of the third key is behind it
+    assert sorted(await deliver(storage, 20)) == [
+        *range(DELIVERED, DELIVERED + 1),
+        *range(DELIVERED + LEARNED, DELIVERED + 10),
+    ]
+    assert sum(pages) < DELIVERED / 10
+
+
 async def test_a_replayed_event_goes_first_though_its_key_has_a_floor(
     outbox: Outbox, storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert(outbox, DELIVERED, 400)  # more than a claim looks at
     await learn(storage, monkeypatch)
     outbox.database.run(REPLAY, ["7"])
-    assert await deliver(storage, 3) == [7, DELIVERED + 3, DELIVERED + 4]
+    assert await deliver(storage, 3) == [7, DELIVERED + LEARNED, DELIVERED + LEARNED + 1]
 
 
 async def test_what_waits_for_its_retry_holds_its_key(
@@ -193,7 +214,7 @@ async def test_without_the_index_of_what_came_back_no_floor_is_used(
     outbox.database.run("DROP INDEX idx_openoutbox_order_again")
     await deliver(storage, 1)
     pages.clear()
-    assert await deliver(storage, 1) == [DELIVERED + 4]
+    assert await deliver(storage, 1) == [DELIVERED + LEARNED + 1]
     assert len(pages) == 1
     assert pages[0] > DELIVERED
 
@@ -329,65 +350,97 @@ def floors_over(server: Server) -> tuple[KeyFloors, Clock]:
 
 def test_a_place_becomes_the_floor_once_a_later_claim_saw_all_transactions_that_were_in_progress() -> None:
     floors, clock = floors_over(server := Server())
-    floors.learn([(1, 10), (1, 11)], 90, 100)
+    floors.learn([(1, 10), (1, 11)], Snapshot(90, 100))
     clock.now = 1.0
-    floors.learn([(1, 20)], 99, 110)
+    floors.learn([(1, 20)], Snapshot(100, 110))
     assert known(floors) is None
-    floors.learn([(1, 30)], 100, 120)
+    floors.learn([(1, 20)], Snapshot(109, 115))
+    assert known(floors) is None
+    floors.learn([(1, 30)], Snapshot(110, 120))
     assert known(floors) == 10
     clock.now = 2.0
-    floors.learn([(1, 40)], 120, 130)
+    floors.learn([(1, 40)], Snapshot(120, 130))
+    floors.learn([(1, 50)], Snapshot(130, 140))
     assert known(floors) == 30
     assert floors.usable_over(server)
 
 
-def test_a_place_is_not_used_while_a_transaction_may_have_drawn_a_number_and_no_id() -> None:
+def test_the_transactions_to_wait_for_are_those_of_a_snapshot_in_which_each_that_drew_a_number_has_an_id() -> None:
     floors, clock = floors_over(_server := Server())
-    floors.learn([(1, 10)], 100, 100)
+    floors.learn([(1, 10)], Snapshot(100, 100))
     clock.now = 0.1
-    floors.learn([(1, 20)], 101, 101)
-    assert known(floors) is None
+    floors.learn([(1, 20)], Snapshot(101, 101))
     clock.now = 0.3
-    floors.learn([(1, 30)], 102, 102)
+    floors.learn([(1, 30)], Snapshot(101, 103))  # 101 drew 9 before the first claim, and its id after it
+    floors.learn([(1, 40)], Snapshot(101, 104))
+    assert known(floors) is None
+    floors.learn([(1, 50)], Snapshot(104, 104))
     assert known(floors) == 10
+
+
+def test_the_ground_is_the_floor_of_every_key_once_all_transactions_of_its_number_have_ended() -> None:
+    floors, clock = floors_over(_server := Server())
+    assert not floors.wants_ground(None, Snapshot(90, 90))
+    assert not floors.wants_ground(50, Snapshot(90, 100))
+    clock.now = 1.0
+    assert not floors.wants_ground(60, Snapshot(100, 110))
+    assert not floors.wants_ground(60, Snapshot(109, 111))
+    assert floors.wants_ground(60, Snapshot(110, 112))
+    assert known(floors) is None
+    floors.stand_on([(1, 7), (2, 70)])
+    assert [known(floors, key) for key in (1, 2, 3)] == [7, 50, 50]
+    assert not floors.wants_ground(60, Snapshot(113, 114)), "it is looked for once"
+    floors.learn([(3, 40)], Snapshot(115, 116))
+    assert known(floors, 3) == 50
+
+
+def test_the_ground_of_too_many_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relay.outbox.floors.MOST_KEYS", 1)
+    floors, clock = floors_over(_server := Server())
+    for number in range(100, 103):
+        wanted = floors.wants_ground(5, Snapshot(number, number))
+        clock.now += 1.0
+    assert wanted
+    floors.stand_on([(1, 1), (2, 2)])
+    assert known(floors) is None
 
 
 def test_what_appears_below_a_place_takes_it_back() -> None:
     floors, clock = floors_over(_server := Server())
     for number in (10, 20, 30):
         clock.now += 1.0
-        floors.learn([(1, number)], number, number)
-    assert known(floors) == 20
-    floors.learn([(1, 25)], 40, 40)
-    clock.now += 1.0
-    floors.learn([(1, 31)], 50, 50)
+        floors.learn([(1, number)], Snapshot(number, number))
+    assert known(floors) == 10
+    for number in (25, 31, 32):
+        clock.now += 1.0
+        floors.learn([(1, number)], Snapshot(number + 20, number + 20))
     assert known(floors) == 25
-    floors.learn([(1, 5)], 60, 60)
+    floors.learn([(1, 5)], Snapshot(60, 60))
     assert known(floors) is None
 
 
 def test_another_connection_or_a_server_that_was_put_back_knows_no_floors() -> None:
     floors, clock = floors_over(server := Server())
-    for number in (10, 20):
+    for number in (10, 20, 30):
         clock.now += 1.0
-        floors.learn([(1, number)], number, number)
+        floors.learn([(1, number)], Snapshot(number, number))
     assert known(floors) == 10
     floors.index_is_there = False
     assert not floors.usable_over(server)
     other = Server()
     assert floors.usable_over(other)
     assert known(floors) is None
-    for number in (10, 20):
+    for number in (10, 20, 30):
         clock.now += 1.0
-        floors.learn([(1, number)], number, number)
-    floors.learn([(2, 7)], 15, 15)
+        floors.learn([(1, number)], Snapshot(number, number))
+    floors.learn([(2, 7)], Snapshot(15, 15))
     assert known(floors) is None
 
 
 def test_the_keys_claimed_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relay.outbox.floors.MOST_KEYS", 2)
     floors, clock = floors_over(_server := Server())
-    for number in (10, 20):
+    for number in (10, 20, 30):
         clock.now += 1.0
-        floors.learn([(1, number), (2, number), (3, number)], number, number)
+        floors.learn([(1, number), (2, number), (3, number)], Snapshot(number, number))
     assert [known(floors, key) for key in (1, 2, 3)] == [None, 10, 10]

@@ -142,8 +142,8 @@ SQL: Final = (
     Mutant(
         "a floor comes above a transaction in progress",
         "relay/outbox/floors.py",
-        "    if in_progress_from >= known.unseen_from and now",
-        "    if now",
+        "self.unseen_from is not None and snapshot.in_progress_from >= self.unseen_from",
+        "self.unseen_from is not None",
         (f"{_FLOORS}::test_an_event_that_commits_late_goes_before_those_inserted_after_its_commit",),
     ),
     Mutant(
