@@ -135,7 +135,7 @@ class OrderedClaim:
             window = max(limit * self._width, _SMALLEST)
             dear = not paused.head.walk_is_cheap
             bounds["window"] = Int8(window)
-            batch, seen, first_due, at = await self._oldest(connection, bounds, tags, floors=dear and not peek)
+            batch, seen, first_due, at = await self._oldest(connection, bounds, tags, floors=dear)
             if not peek:
                 first = None if first_due is None else (first_due, float("-inf"))
                 paused.head.waiting_from(span, len(batch), first, at)
