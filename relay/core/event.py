@@ -122,11 +122,12 @@ class Claim(NamedTuple):
     fence: Fence | None
     events: list[OutboxEvent]
     unread: Sequence[EventId] = ()
-    """Claimed as well, but the payloads could not be read in time: to be released."""
+    """Claimed as well, but the payloads could not be read in time, or one before in its key was not: to be released."""
     waiting: bool = False
     """In order per key: more due rows were seen than claimed. They may be claimed by the next claim, or once others of
     their keys are settled."""
     refused: Sequence[StorageError] = ()
-    """Rows that claims have gone past, and that the database refused once more: each error names one."""
+    """Rows that claims have gone past, and that the database refused once more; in order per key those that were kept
+    as they were while rows behind them changed. Each error names one."""
     rest: float = math.inf
     """Seconds after which the next claim goes on trying such rows."""

@@ -258,8 +258,11 @@ class Exclusions:
         return True
 
     def passed(self, errors: Sequence[StorageError]) -> None:
-        """Rows that claims have gone past failed once more."""
-        if errors:
+        """Rows that claims have gone past failed once more; where claims go past none, they left these as they were."""
+        if self._pass_over is None:
+            for error in errors:
+                self.add(error)
+        elif errors:
             self._refusals.passed(errors)
 
     def went_through(self) -> None:

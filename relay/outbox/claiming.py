@@ -128,7 +128,25 @@ class Claims:
             self._appetite.read_late(sum(len(event.payload) for event in claim.events))
         else:
             self._appetite.in_time(max_bytes)
-        return claim._replace(waiting=self._rows_wait, refused=refused, rest=self.passed.rest)
+        claim = claim._replace(waiting=self._rows_wait, refused=refused, rest=self.passed.rest)
+        return (
+            claim if self.ordered is None or not self.ordered.wrote_less else await self._in_order(self.ordered, claim)
+        )
+
+    async def _in_order(self, ordered: OrderedClaim, claim: Claim) -> Claim:
+        """Without events behind one of their key that the claim left as it was: these are released, that is refused."""
+        event_ids = [event.event_id for event in claim.events]
+        try:
+            behind = await self._claiming.run("claiming", partial(ordered.behind_kept, event_ids))
+        except StorageError:  # not raised: the rows are claimed, and are released once the database is back
+            return claim._replace(events=[], unread=[*claim.unread, *event_ids])
+        refused = []
+        for kept_id in dict.fromkeys(behind.values()):
+            error = kept("claiming")
+            error.event_id = kept_id
+            refused.append(error)
+        events = [event for event in claim.events if event.event_id not in behind]
+        return claim._replace(events=events, unread=[*claim.unread, *behind], refused=refused)
 
     async def _claim_or_name(self, wanted: Wanted) -> list[Row]:
         """As ``_claim_undamaged``; RowRefused where an empty claim left the oldest due row as it was, unlocked.

@@ -93,11 +93,14 @@ class OrderedClaim:
         self._run = RunLength(longest_run)
         self._floors = KeyFloors()
         self._keys = statement("outbox/claim_ordered:keys", options.table)
+        self._kept = statement("outbox/claim_ordered:kept", options.table)
         self._ground_bounds = statement("outbox/claim_ordered:ground_bounds")
         self._ground = statement("outbox/claim_ordered:ground", options.table)
         self._again = TableName(index_name(options.table, "order_again"), options.table.schema).quoted
         self.waiting = False
         """Whether the last call saw more due rows than it claimed."""
+        self.wrote_less = False
+        """Whether the last call left rows that it chose as they were."""
         self.fan_out: tuple[str, ...] = ()
         """The tag ``fan_out`` where the table has the column of that extension."""
         self._width = 1
@@ -158,12 +161,12 @@ class OrderedClaim:
         known = await self._floors_of_window(connection, bounds) if floors else None
         if known is None:
             rows = await self._execute(connection, _bare(self._table, "oldest", *tags), bounds)
-            return _claimed(rows, 3), *rows[0][:3]
+            return self._taken(rows, 4), *rows[0][1:4]
         oldest = _bare(self._table, "oldest", "floors", *tags)
         rows = await self._execute(connection, oldest, {**bounds, "floors": known})
-        seen, first_due, at, *snapshot = rows[0][:5]
-        self._floors.learn((row[5:7] for row in rows if row[5] is not None), Snapshot(*snapshot))
-        return _claimed(rows, 7), seen, first_due, at
+        seen, first_due, at, *snapshot = rows[0][1:6]
+        self._floors.learn((row[6:8] for row in rows if row[6] is not None), Snapshot(*snapshot))
+        return self._taken(rows, 8), seen, first_due, at
 
     async def _floors_of_window(self, connection: Connection, bounds: dict[str, Any]) -> str | None:
         """The floors of the keys in the window; None where the table has no index for what is below them."""
@@ -188,6 +191,16 @@ class OrderedClaim:
                 await cursor.execute(self._ground, {"most": Int8(MOST_KEYS + 1)})
             self._floors.stand_on(await cursor.fetchall())
 
+    def _taken(self, rows: list[Row], front: int) -> list[Row]:
+        """The rows as an unordered claim returns them, without the first columns; a claim of none has one, of NULLs."""
+        taken = [] if rows[0][front] is None else [row[front:] for row in rows]
+        self.wrote_less = len(taken) < rows[0][0]
+        return taken
+
+    async def behind_kept(self, event_ids: Sequence[EventId], connection: Connection) -> dict[EventId, EventId]:
+        """Of claimed rows those behind one of their key that waits still, and that one."""
+        return dict(await self._execute(connection, self._kept, {"event_ids": id_array(event_ids)}))
+
     def _adapt(self, limit: int, batch: list[Row], seen: int, window: int) -> None:
         """Learn from a claim from the head on how many keys and rows the next one looks at, and where."""
         self.waiting = seen > len(batch)
@@ -204,10 +217,10 @@ class OrderedClaim:
         wrapped = False
         for _ in range(_WALKS):
             rows = await self._execute(connection, by_key, {**bounds, "keys": _KEYS, "from": Int8(self._from)})
-            at_the_end, last = rows[0][:2]
+            at_the_end, last = rows[0][1:3]
             at_the_end = at_the_end or last == _LAST_HASH
             self._from = _FIRST_HASH if at_the_end else last + 1
-            if batch := _claimed(rows, 2):
+            if batch := self._taken(rows, 3):
                 return batch
             if at_the_end and wrapped:
                 break
@@ -241,8 +254,3 @@ def _keys(batch: list[Row]) -> int:
     """How many first rows a claim has: keys, and rows without one."""
     keys = [row[_KEY] for row in batch]
     return len({key for key in keys if key is not None}) + keys.count(None)
-
-
-def _claimed(rows: list[Row], front: int) -> list[Row]:
-    """The rows as an unordered claim returns them, without the first columns; a claim of none has one, of NULLs."""
-    return [] if rows[0][front] is None else [row[front:] for row in rows]

@@ -29,7 +29,7 @@
 -- without a key); window or keys and from; excluded; limit, firsts (most keys), run (most rows behind a first one), block (a
 -- DEAD row holds its key), max_bytes, inline_bytes (as in claim), max_attempts, relay_id; and of paused as in claim; floors
 -- (jsonb: the hash of a key to its floor, or to null).
--- Result: oldest: rows in the window, when the first of them was due, and the time of the claim (both in seconds since
+-- Result: how many rows were chosen. oldest: rows in the window, when the first of them was due, and the time of the claim (both in seconds since
 -- 1970); by_key: whether there is no key behind those looked at, and the hash of the last
 -- one. With floors: the oldest transaction that the snapshot of the claim saw in progress, the first one that it did not
 -- see, and of each row the hash of its key and its place in it. Then the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is
@@ -287,6 +287,10 @@ summed AS (
     WINDOW in_turn AS (ORDER BY place, available_at, created_at ROWS UNBOUNDED PRECEDING)
 ),
 
+chosen AS MATERIALIZED (
+    SELECT tid FROM summed WHERE turn = 1 OR (total <= %(max_bytes)s::bigint AND beside_alone IS NOT TRUE)
+),
+
 claimed AS (
     UPDATE openoutbox_events SET --? !peek
         status = 'DELIVERING', --? !peek
@@ -295,10 +299,7 @@ claimed AS (
         updated_at = NOW() --? !peek
     -- SELECT * FROM openoutbox_events --? peek
     WHERE
-        ctid = ANY(ARRAY(
-            SELECT tid FROM summed
-            WHERE turn = 1 OR (total <= %(max_bytes)s::bigint AND beside_alone IS NOT TRUE)
-        ))
+        ctid = ANY(ARRAY(SELECT chosen.tid FROM chosen))
         AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
     RETURNING --? !peek
         event_id, event_type, partition_key, payload, headers, attempts, last_error, --? !peek
@@ -308,6 +309,7 @@ claimed AS (
 )
 
 SELECT
+    (SELECT COUNT(*) FROM chosen) AS chosen,
     seen.rows, --? oldest
     DATE_PART('epoch', seen.first_due) AS first_due, --? oldest
     DATE_PART('epoch', NOW()) AS seen_at, --? oldest
@@ -343,6 +345,26 @@ FROM (SELECT COUNT(*) AS rows, MIN(available_at) AS first_due FROM looked) AS se
 -- ) AS seen --? by_key
 LEFT JOIN claimed ON TRUE
 ORDER BY insertion_order;
+
+-- name: kept
+-- Of rows that were claimed, those behind one of their key that waits still: a BEFORE trigger or a rule kept that as it was.
+-- Indexes: the primary key, idx_openoutbox_order_waiting. Locks: none. Parameters: event_ids. Result: the row, and the one before.
+SELECT
+    claimed.event_id::text,
+    waiting.event_id::text AS kept_id
+FROM openoutbox_events AS claimed
+CROSS JOIN LATERAL (
+    SELECT one.event_id
+    FROM openoutbox_events AS one
+    WHERE
+        HASHTEXTEXTENDED(one.partition_key, 0) = HASHTEXTEXTENDED(claimed.partition_key, 0)
+        AND one.status = 'PENDING'
+        AND one.partition_key IS NOT NULL
+        AND one.insertion_order < claimed.insertion_order
+    ORDER BY one.insertion_order
+    LIMIT 1
+) AS waiting
+WHERE claimed.event_id = ANY(%(event_ids)s::uuid[]);
 
 -- name: keys
 -- The keys that a claim of the oldest due rows would look at, for their floors.

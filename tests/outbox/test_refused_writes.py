@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -72,6 +72,21 @@ async def test_a_reaper_names_the_lease_that_a_trigger_keeps(outbox: Outbox) -> 
     relay = table.relay()
     assert await relay.reap(1) == Reaped(0, 0, 1, EventId(bad))
     assert await relay.reap(10) == Reaped(1, 0, 1)
+    await table.close()
+
+
+@pytest.mark.parametrize("types", [("bad", "good", "good"), ("good", "bad", "good")], ids=["first", "between"])
+async def test_what_is_behind_a_row_that_a_trigger_keeps_is_given_back(outbox: Outbox, types: Sequence[str]) -> None:
+    table = PostgresHarness(outbox, KeyOrder.SKIP)
+    relay = table.relay()
+    ids = outbox.insert([Row(kind, partition_key="a") for kind in types])
+    [other] = outbox.insert([Row("good", partition_key="b")])
+    keep(outbox, "UPDATE")
+    claim = await relay.claim(10, ANY_BYTES)
+    bad = types.index("bad")
+    assert {event.event_id for event in claim.events} == {other, *ids[:bad]}
+    assert set(claim.unread) == set(ids[bad + 1 :])
+    assert [(error.event_id, KEPT in str(error)) for error in claim.refused] == [(ids[bad], True)]
     await table.close()
 
 
