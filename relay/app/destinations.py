@@ -14,8 +14,9 @@ from typing import NamedTuple
 from relay.app import publishers
 from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
+from relay.core.status import DestinationCondition
 from relay.core.telemetry import DestinationState
-from relay.engine.destination.destination import Times
+from relay.engine.destination.destination import Destination, Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.routed import RoutedPublisher
 from relay.engine.destination.several import SeveralPublishers
@@ -128,6 +129,12 @@ class Destinations:
     def degraded(self) -> dict[str, str]:
         """The destinations that do not answer, for /readyz."""
         return self._several.degraded() if self._several is not None else {}
+
+    def conditions(self, single: Destination) -> dict[str, DestinationCondition]:
+        """What each is like, for /stats; ``single`` is the only one, where there is one."""
+        if self._several is None:
+            return dict.fromkeys(self._plan.destinations, single.condition)
+        return {name: member.condition for name, member in self._several.members.items()}
 
     def read(self, state: DestinationState) -> Iterator[Reading]:
         """The provider of the destinations' metrics; ``state`` is that of a single one."""

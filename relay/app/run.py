@@ -85,6 +85,7 @@ async def _live(settings: Settings) -> None:
         settings.relay_id,
         lambda accept: Exposition(*telemetry.exposition(accept)),
         lambda: {**destinations.degraded(), **(log.degraded() if log is not None else {})},
+        lambda: destinations.conditions(relay.destination),
     )
     optional = [part for part in (log, lag) if part is not None]
     for read in (lambda: destinations.read(relay.destination.state), *(part.read for part in optional)):

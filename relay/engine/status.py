@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from relay.core.status import Exposition, Health, Readiness, Stats
+from relay.core.status import DestinationCondition, Exposition, Health, Readiness, Stats
 from relay.engine.relay import Relay
 
 
 class RelayStatus:
     """Answers from memory; only ``stats`` may query the database, through the backlog sampler.
 
-    ``degraded`` returns the parts outside the engine that fail without stopping the relay, by name, with the reason.
+    ``degraded`` returns the parts outside the engine that fail without stopping the relay, by name, with the reason;
+    ``destinations`` all of them.
     """
 
     def __init__(
@@ -23,11 +24,13 @@ class RelayStatus:
         relay_id: str,
         metrics: Callable[[str], Exposition],
         degraded: Callable[[], Mapping[str, str]] = dict,
+        destinations: Callable[[], Mapping[str, DestinationCondition]] = dict,
     ) -> None:
         self._relay = relay
         self._relay_id = relay_id
         self._metrics = metrics
         self._degraded = degraded
+        self._destinations = destinations
 
     def health(self) -> Health:
         """Whether every loop is running."""
@@ -40,7 +43,7 @@ class RelayStatus:
         degraded = self._degraded()
         single = self._relay.destination
         if not single.reason and single.trouble:
-            degraded = {**degraded, single.title: single.trouble}
+            degraded = {**degraded, single.title: str(single.condition)}
         return Readiness(
             health.storage_error,
             health.broker_error,
@@ -67,6 +70,7 @@ class RelayStatus:
             backlog=backlog.latest,
             sample_age=backlog.sample_age,
             pauses=self._relay.pauses.sentences(),
+            destinations=self._destinations(),
         )
 
     def metrics(self, accept: str) -> Exposition:

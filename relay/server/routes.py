@@ -103,6 +103,10 @@ def stats_body(stats: Stats) -> dict[str, Any]:
         "version": __version__,
         "sample_age_sec": round(stats.sample_age, 3),
         "paused": _masked(stats.pauses),
+        "destinations": {
+            name: {"state": one.state, "since": one.since, "reason": mask_secrets(one.reason)}
+            for name, one in stats.destinations.items()
+        },
     }
 
 

@@ -6,13 +6,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import httpx
 import pytest
 
 from relay.core.errors import ConfigError
 from relay.core.ports import Backlog
-from relay.core.status import Exposition, Health, Readiness, Stats
+from relay.core.status import DestinationCondition, Exposition, Health, Readiness, Stats
 from relay.core.telemetry import RelayState
 from relay.server import ServerOptions, StatusServer
 from relay.telemetry.prometheus import PrometheusTelemetry
@@ -112,12 +113,18 @@ async def test_readiness_names_what_does_not_answer(
 
 
 async def test_stats_hold_the_numbers_of_the_contract_and_ours(http: httpx.AsyncClient, view: ScriptedView) -> None:
-    view.latest = Stats("relay-1", RelayState.PAUSED, 5, Backlog(10, 3, 12.3456, 4.5, 2), 0.25)
+    destinations = {"cache": DestinationCondition("away", 60.0, "no answer from redis://user:secret@cache")}
+    view.latest = Stats(
+        "relay-1", RelayState.PAUSED, 5, Backlog(10, 3, 12.3456, 4.5, 2), 0.25, destinations=destinations
+    )
 
     answer = await http.get("/stats")
 
     assert answer.status_code == 200
     body = answer.json()
+    cache = body["destinations"]["cache"]
+    assert (cache["state"], "secret" in cache["reason"]) == ("away", False)
+    assert 59 <= (datetime.now(UTC) - datetime.fromisoformat(cache["since"])).total_seconds() <= 90
     assert {name: body[name] for name in ("pending_count", "retrying_count", "oldest_age_sec")} == {
         "pending_count": 10,
         "retrying_count": 3,

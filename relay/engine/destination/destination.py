@@ -38,6 +38,7 @@ from dataclasses import dataclass
 
 from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.ports import Publisher
+from relay.core.status import DestinationCondition
 from relay.core.telemetry import DestinationState
 from relay.engine.probetime import ProbeTime
 from relay.engine.waiting import wait_event
@@ -104,6 +105,8 @@ class Destination(ABC):
         self._slow_at = 0.0
         """When an event waited for long last."""
         self._clock = clock
+        self._in_state = (DestinationState.FLOWING, 0.0)
+        """Its state, and when that began; set when it is watched."""
         self._attention = attention
         self._opened = asyncio.Event()
         if not reason:
@@ -172,11 +175,23 @@ class Destination(ABC):
 
     @property
     def trouble(self) -> str:
-        """Why it is in this state, for /readyz; empty while it flows."""
+        """Why it is in this state; empty while it flows."""
         return self.reason or self.blocked or self.slow
+
+    @property
+    def condition(self) -> DestinationCondition:
+        """Its state, since when, and why."""
+        self._note_state()
+        state, began = self._in_state
+        return DestinationCondition(state.name.lower(), self._clock() - began, self.trouble)
+
+    def _note_state(self) -> None:
+        if self.state is not self._in_state[0]:
+            self._in_state = (self.state, self._clock())
 
     async def run(self) -> None:
         """Watch it while it answers, probe it until it does, without end."""
+        self._in_state = (self.state, self._clock())
         while True:
             if self._forget_for:
                 reason, self._forget_for = self._forget_for, ""
@@ -239,6 +254,7 @@ class Destination(ABC):
     def _reopen(self) -> None:
         self.reason = self._forget_for = ""
         self.refuses = False
+        self._note_state()
         self.say(DestinationState.FLOWING, "answers")
         self._opened.set()
         self._attention.set()  # what is undecided is looked at once more, since nothing is forgotten now
@@ -259,6 +275,7 @@ class Destination(ABC):
             self._opened.clear()
         self.reason = self._forget_for = reason or self.reason or "no answer"
         self.refuses = refused
+        self._note_state()
         self._attention.set()
         self.say(self.state, self.reason, again=said)
 
@@ -266,6 +283,7 @@ class Destination(ABC):
         """It takes nothing although it answers, or, with an empty reason, takes events again."""
         was_blocked, self.blocked = self.blocked, reason
         self._blocked_at = self._clock()
+        self._note_state()
         if reason and not was_blocked:
             self.say(DestinationState.BLOCKED, reason)
         elif was_blocked and not reason:
@@ -277,7 +295,9 @@ class Destination(ABC):
             self._slow_at = self._clock()
             if not self.slow:
                 self.slow = f"no answer to an event for {seconds:.0f} s, while probes are answered"
+                self._note_state()
                 self.say(DestinationState.SLOW, self.slow)
         elif self.slow and self._clock() - self._slow_at >= _SLOW_FOR:
             self.slow = ""
+            self._note_state()
             self.say(DestinationState.FLOWING, "answers in time")

@@ -144,4 +144,4 @@ class SeveralPublishers:
 
     def degraded(self) -> dict[str, str]:
         """The destinations that do not answer, or take nothing, for /readyz."""
-        return {member.title: member.trouble for member in self.members.values() if member.trouble}
+        return {member.title: str(member.condition) for member in self.members.values() if member.trouble}
