@@ -128,13 +128,13 @@ class Claims:
             self._appetite.read_late(sum(len(event.payload) for event in claim.events))
         else:
             self._appetite.in_time(max_bytes)
-        claim = claim._replace(waiting=self._rows_wait, refused=refused, rest=self.passed.rest)
-        return (
-            claim if self.ordered is None or not self.ordered.wrote_less else await self._in_order(self.ordered, claim)
-        )
+        return await self._in_order(claim._replace(waiting=self._rows_wait, refused=refused, rest=self.passed.rest))
 
-    async def _in_order(self, ordered: OrderedClaim, claim: Claim) -> Claim:
+    async def _in_order(self, claim: Claim) -> Claim:
         """Without events behind one of their key that the claim left as it was: these are released, that is refused."""
+        ordered = self.ordered
+        if ordered is None or not ordered.wrote_less:
+            return claim
         event_ids = [event.event_id for event in claim.events]
         try:
             behind = await self._claiming.run("claiming", partial(ordered.behind_kept, event_ids))

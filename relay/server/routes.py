@@ -104,7 +104,7 @@ def stats_body(stats: Stats) -> dict[str, Any]:
         "sample_age_sec": round(stats.sample_age, 3),
         "paused": _masked(stats.pauses),
         "destinations": {
-            name: {"state": one.state, "since": one.since, "reason": mask_secrets(one.reason)}
+            name: {"state": one.state, "since": one.since, "reason": shown(one.reason)}
             for name, one in stats.destinations.items()
         },
     }
