@@ -28,6 +28,10 @@ class LogCounters(Protocol):
     quarantined: int
     ready_until: datetime | None
 
+    @property
+    def trouble(self) -> str:
+        """Why the log is degraded; empty while it works."""
+
 
 class DeliveryLogParts:
     """Everything that the daemon runs for the delivery log."""
@@ -62,5 +66,6 @@ def readings(counters: LogCounters) -> Iterator[Reading]:
     yield metrics.LOG_WRITTEN, single(counters.written)
     yield metrics.LOG_DROPPED, single(counters.dropped)
     yield metrics.LOG_QUARANTINED, single(counters.quarantined)
+    yield metrics.LOG_DEGRADED, single(bool(counters.trouble))
     ready_until = counters.ready_until
     yield metrics.LOG_READY_UNTIL, [] if ready_until is None else single(ready_until.timestamp())

@@ -12,6 +12,7 @@ from typing import Final
 
 from relay.app import publishers
 from relay.app.destinations import RoutingPlan, read_plan
+from relay.app.rolecheck import check_log
 from relay.brokers import kinds
 from relay.brokers.greeting import what_listens
 from relay.brokers.kinds import CheckContext, DestinationKind
@@ -52,7 +53,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
     if plan.several:
         for name, own in plan.destinations.items():
             findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
-    findings += _routes(plan, types)
+    findings += _routes(plan, types) + check_log(settings)
     return findings + asyncio.run(_all(plan, types))
 
 

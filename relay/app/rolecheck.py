@@ -192,6 +192,14 @@ def _delivery_log(settings: Settings, examined: Collection[str] = tuple(_LOG_PUR
     return findings
 
 
+def check_log(settings: Settings) -> list[Finding]:
+    """Whether a relay's log takes what it records. It never holds deliveries up, so that a fault is a warning."""
+    if settings.delivery_log_url is None:
+        return []
+    findings = _delivery_log(settings, ("record",))
+    return [each._replace(level=Level.WARNING) if each.level is Level.ERROR else each for each in findings]
+
+
 async def _log_answers(settings: Settings, url: str) -> list[Finding]:
     """Whether the log answers, and in PostgreSQL has the partitions of the coming months."""
     try:

@@ -49,6 +49,7 @@ OPEN_PARAMETERS: Final = frozenset(
 )
 """Parameters of URLs and connection strings whose values are no secret; of a URL no others are shown."""
 
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_\-\s]{16,}={0,2}\s*")
 _PLAIN: Final = re.compile(r"[\w./:,+\-]*")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*")
 _NEXT_URL: Final = re.compile(r",(?=\s*[A-Za-z][A-Za-z0-9+.\-]*://)")
@@ -103,6 +104,14 @@ def is_secret(name: str) -> bool:
     parts = re.split(r"[\W_]+", unquote(name).lower())
     letters = "".join(parts)
     return parts[-1] in _SECRET_NAMES or any(word in letters for word in SECRET_WORDS)
+
+
+def shown_secret(text: str) -> str:
+    """What may be shown of a value that should be a URL: its length alone, where it is none."""
+    if _SCHEME.fullmatch(text.partition("://")[0]) and "://" in text:
+        return repr(mask_url(text))
+    alike = "; this looks like base64: decode it once more" if _BASE64.fullmatch(text) else ""
+    return f"a value of {len(text)} characters that begins with no scheme://{alike}"
 
 
 def mask_url(url: str) -> str:

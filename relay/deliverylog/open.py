@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from relay.core.errors import ConfigError
 from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.store import DeliveryLog
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA
 
+_CLICKHOUSE = ("clickhouse", "clickhouses", "chdb")
+_SCHEMES = ("memory", "postgres", "postgresql", *_CLICKHOUSE)
 _LOGIN_END = re.compile(r"[/?#]")
 
 
@@ -28,6 +31,7 @@ async def open_delivery_log(
     Raises ConfigError for an invalid URL or option, and for a missing extra; DeliveryLogUnavailable when the database
     does not answer, or when another process uses the folder of an embedded ClickHouse.
     """
+    check_log_url(url)
     options = DeliveryLogOptions(schema, prefix, retention_days, months_ahead, connections)
     match url.partition(":")[0].lower():
         case "memory":
@@ -38,22 +42,32 @@ async def open_delivery_log(
             from relay.deliverylog.postgres.driver import PostgresDeliveryLog  # noqa: PLC0415 - only the chosen driver
 
             return await PostgresDeliveryLog.open(url, options)
-        case "clickhouse" | "clickhouses" | "chdb":
-            _check_login(url)
+        case _:
             from relay.deliverylog.clickhouse.driver import (  # noqa: PLC0415 - only the chosen driver
                 ClickHouseDeliveryLog,
             )
 
             return await ClickHouseDeliveryLog.open(url, options)
-        case _:
-            raise ConfigError(
-                "the URL of a delivery log begins with postgres://, clickhouse://, clickhouses://, chdb:/// or memory://"
-            )
 
 
-def _check_login(url: str) -> None:
+def check_log_url(url: str) -> None:
+    """Raise ConfigError for a URL that no driver takes; that of PostgreSQL is read where it is opened."""
+    scheme = url.partition(":")[0].lower()
+    if scheme not in _SCHEMES:
+        raise ConfigError(
+            "the URL of a delivery log begins with postgres://, clickhouse://, clickhouses://, chdb:/// or memory://"
+        )
+    if scheme in _CLICKHOUSE:
+        _check_address(url)
+
+
+def _check_address(url: str) -> None:
     """Refuse a bare special character in a password: the client would read a part of it as the host, and show that."""
-    if "@" in _LOGIN_END.sub("/", url.partition("://")[2]).partition("/")[2]:
+    try:
+        port_is_valid = urlsplit(url).port != 0
+    except ValueError:
+        port_is_valid = False
+    if not port_is_valid or "@" in _LOGIN_END.sub("/", url.partition("://")[2]).partition("/")[2]:
         raise ConfigError(
             "the URL of the delivery log is invalid; write clickhouse://user:password@host:8123/database and "
             "percent-encode special characters of a password (@ is %40, / is %2F, ? is %3F, # is %23)"

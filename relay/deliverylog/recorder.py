@@ -229,6 +229,7 @@ class Recorder:
             except (OutboxError, TimeoutError, OSError) as error:
                 self._in_trouble(error)
             else:
+                self._works("")
                 return store
             if await self._pause(due, self._options.retry_interval):
                 return None
@@ -305,7 +306,7 @@ class Recorder:
                     self._write_timeout = min(self._write_timeout * 2, self._options.write_timeout * _MOST_PATIENCE)
             else:
                 self._write_timeout = self._options.write_timeout
-                self._trouble = store.last_quarantine
+                self._works(store.last_quarantine)
                 self.written += len(batch) - (store.quarantined - self.quarantined)
                 self.quarantined = store.quarantined
                 return True
@@ -380,5 +381,17 @@ class Recorder:
     def _in_trouble(self, error: Exception) -> None:
         reason = str(error) or "the delivery log did not answer in time"
         if reason != self._trouble:
-            _log.warning("the delivery log refuses attempts: %s; deliveries continue", reason)
+            more = "; ".join(text for text in (getattr(error, "reason", ""), getattr(error, "advice", "")) if text)
+            _log.warning(
+                "nothing is recorded by DELIVERY_LOG_URL: %s%s; deliveries continue",
+                reason,
+                f": {more}" if more else "",
+                extra={"action": "delivery_log_degraded"},
+            )
         self._trouble = reason
+
+    def _works(self, quarantined: str) -> None:
+        """The log takes entries; ``quarantined`` says why the newest are quarantined, empty where none is."""
+        if self._trouble and not quarantined:
+            _log.info("the delivery log records again", extra={"action": "delivery_log_back"})
+        self._trouble = quarantined

@@ -22,7 +22,13 @@ class FormerVariable(NamedTuple):
 
 _OF_THE_CONSOLE: Final = "CONSOLE_"
 
+_OF_THE_LOG: Final = (
+    *("URL", "URL_FILE", "BATCH_SIZE", "FLUSH_INTERVAL", "RECORD", "TENANT_HEADER", "SCHEMA", "PREFIX"),
+    "RETENTION_DAYS",
+)
+
 FORMER: Final[dict[str, FormerVariable]] = {
+    **{f"LOG_STORE_{name}": FormerVariable(f"set DELIVERY_LOG_{name} instead") for name in _OF_THE_LOG},
     "CONSOLE_USERS_FILE": FormerVariable(
         "create a token for each user with relay-cli access token, and set CONSOLE_TOKENS_FILE; or set "
         "CONSOLE_OIDC_ISSUER",

@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, SecretStr
 from relay.core.durations import format_duration, parse_duration, parse_size
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName
 from relay.settings.address import Address, is_loopback, parse_address
-from relay.settings.readers import LONGEST_PREFIX, name_reader, read_postgres_url, read_table
+from relay.settings.readers import LONGEST_PREFIX, name_reader, read_log_url, read_postgres_url, read_table
 
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "f"})
@@ -211,4 +211,5 @@ Issuer = Annotated[str, *kind("URL", issuer)]
 Listen = Annotated[Address, *kind("address", parse_address)]
 Table = Annotated[TableName, *kind("table", read_table)]
 PostgresUrl = Annotated[SecretStr, *kind("URL", lambda text: SecretStr(read_postgres_url(text)))]
+LogUrl = Annotated[SecretStr, *kind("URL", lambda text: SecretStr(read_log_url(text)))]
 SecretUrl = Annotated[SecretStr, *kind("URL", SecretStr)]

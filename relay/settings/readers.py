@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import Final
 
 from relay.core.errors import ConfigError
-from relay.core.secrets import mask_url
+from relay.core.secrets import mask_url, shown_secret
 from relay.postgres.sql import TableName
 
 STORAGE_URL_MISSING: Final = "STORAGE_URL is not set; write postgres://host:5432/database?user=name"
 LONGEST_PREFIX: Final = 40
 
+POSTGRES: Final = ("postgres://", "postgresql://")
 _PORTS: Final = re.compile(r"(\d{1,5})?(,(\d{1,5})?)*")
 _LARGEST_PORT: Final = 65_535
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
@@ -43,6 +44,19 @@ def name_reader(most: int) -> Callable[[str], str]:
     return read
 
 
+def read_log_url(text: str) -> str:
+    """The address of a delivery log, whose scheme names its driver."""
+    from relay.deliverylog.open import check_log_url  # noqa: PLC0415 - only with a log
+
+    if text.startswith(POSTGRES):
+        return read_postgres_url(text)
+    try:
+        check_log_url(text)
+    except ConfigError as error:
+        raise ValueError(f"{shown_secret(text)}: {error}") from None
+    return text
+
+
 def read_postgres_url(text: str) -> str:
     """Read as the storage reads it; then what libpq would find out only when it connects."""
     from relay.postgres.url import connection_parameters  # noqa: PLC0415 - psycopg: not for relay --help
@@ -52,6 +66,8 @@ def read_postgres_url(text: str) -> str:
         parts = connection_parameters(text, "")
     except ConfigError as error:
         reason = str(error).removeprefix("STORAGE_URL: ")
+        if not text.startswith(POSTGRES):
+            raise ValueError(f"{shown_secret(text)}: {reason}") from None
         raise ValueError(f"{shown!r}: {reason}") from None
     ports = str(parts.get("port", ""))
     valid = _PORTS.fullmatch(ports) and all(int(port or 1) <= _LARGEST_PORT for port in ports.split(","))

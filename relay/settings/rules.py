@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from relay.brokers import kinds
@@ -16,6 +16,7 @@ from relay.core.durations import format_duration
 from relay.core.formats.choice import CLOUDEVENTS
 from relay.settings.former import FORMER
 from relay.settings.readers import STORAGE_URL_MISSING
+from relay.settings.service_links import is_service_link
 from relay.settings.unverified import unverified_login
 from relay.settings.variables import NAMES, Variables
 
@@ -32,7 +33,7 @@ _PREFIXES = (
     "CONSOLE_",
     "CLOUDEVENTS_",
 )
-# Set automatically by Kubernetes and container links for a service called kafka, nats, redis or rabbitmq.
+# Set automatically by Kubernetes and container links for a Service called kafka, nats, redis or rabbitmq.
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
 
@@ -305,15 +306,21 @@ def of_the_console(names: Collection[str]) -> Iterator[str]:
             )
 
 
-def unknown(names: Iterable[str]) -> Iterator[str]:
-    """A sentence for each name that looks like one of our variables and is none."""
-    for name in sorted(set(names) - set(NAMES) - FORMER.keys()):
-        ours = name.startswith(_PREFIXES) and not _INJECTED.fullmatch(name)
-        near = difflib.get_close_matches(name, NAMES, 1, 0.75 if ours else 0.9)
+def unknown(values: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each name that looks like one of our variables, in any case, and is none."""
+    for name in sorted(values.keys() - set(NAMES) - FORMER.keys()):
+        ours = name.upper().startswith(_PREFIXES) and not _injected(name, values[name])
+        near = difflib.get_close_matches(name.upper(), NAMES, 1, 0.75 if ours else 0.9)
         if near:
             yield f"{name} is not a variable of the relay and is ignored; did you mean {near[0]}?"
         elif ours:
             yield f"{name} is not a variable of the relay and is ignored"
+
+
+def _injected(name: str, value: str) -> bool:
+    """Whether Kubernetes or a container link has set it, and no operator."""
+    bare_port = name.endswith("_PORT") and not name.endswith("_SERVICE_PORT")
+    return is_service_link(value) if bare_port else _INJECTED.fullmatch(name) is not None
 
 
 def about(

@@ -21,6 +21,7 @@ from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.settings import former, rules, secret_files
 from relay.settings.dotenv import read_dotenv
+from relay.settings.service_links import without_links
 from relay.settings.variables import NAMES, Variables
 
 _LOGIN = re.compile(r"([^/@:\s]*):([^/@\s]+)@")
@@ -74,6 +75,7 @@ class Settings(Variables):
         no file of the console's secrets. Raises ConfigError.
         """
         problems: list[str] = []
+        environ, links = without_links(environ, NAMES)
         file = read_dotenv(dotenv, environ, problems) if dotenv is not None else {}
         names = frozenset(NAMES if only is None else only)
         of_a_relay = names.issuperset(NAMES)
@@ -89,10 +91,10 @@ class Settings(Variables):
         ignored = former.findings(values, None if of_a_relay else names, problems)
         if problems:
             raise ConfigError("\n".join(problems))
-        warnings = rules.about(rules.cautions, variables, silent) + ignored
+        warnings = rules.about(rules.cautions, variables, silent) + ignored + links
         effective = _effective(variables, values)
         if of_a_relay:
-            ours = values.keys() - effective["of_others"].keys()
+            ours = {name: value for name, value in values.items() if name not in effective["of_others"]}
             warnings += [*rules.of_the_console(values), *rules.unknown(ours)]
         return cls.model_construct(**{**dict(variables), **effective, "warnings": tuple(warnings)})
 

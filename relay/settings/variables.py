@@ -22,6 +22,7 @@ from relay.settings.kinds import (
     DurationOrZero,
     Flag,
     Listen,
+    LogUrl,
     PostgresUrl,
     Prefix,
     Schema,
@@ -197,7 +198,7 @@ class Serving(VariableGroup):
 class Logging(VariableGroup):
     """Delivery log"""
 
-    delivery_log_url: SecretUrl | None = variable(
+    delivery_log_url: LogUrl | None = variable(
         None, "Database that records every attempt (PostgreSQL or ClickHouse); unset: no delivery log.", shown="unset"
     )
     delivery_log_url_file: Text | None = instead_of("DELIVERY_LOG_URL", "URL")

@@ -205,6 +205,13 @@ LOG_DROPPED = _row("openoutbox_log_dropped_total", _C, (), "Attempts that were d
 LOG_QUARANTINED = _row(
     "openoutbox_log_quarantined_total", _C, (), "Attempts that the log could not store.", Section.LOG
 )
+LOG_DEGRADED = _row(
+    "openoutbox_log_degraded",
+    _G,
+    (),
+    "1 while the delivery log takes no attempts, or quarantines the newest; else 0.",
+    Section.LOG,
+)
 LOG_READY_UNTIL = _row(
     "openoutbox_log_ready_until_timestamp_seconds",
     _G,

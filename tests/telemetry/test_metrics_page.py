@@ -54,7 +54,7 @@ def destinations() -> Iterable[Reading]:
 
 def delivery_log() -> Iterable[Reading]:
     """What a relay with a delivery log provides."""
-    counters: Any = SimpleNamespace(written=1, dropped=1, quarantined=1, ready_until=NOW)
+    counters: Any = SimpleNamespace(written=1, dropped=1, quarantined=1, ready_until=NOW, trouble="")
     return log_readings(counters)
 
 

@@ -25,6 +25,9 @@ _DEADLINE = 30.0  # of a statement that does not read
 _DECODED_AT_ONCE = 100  # rows
 _MIGRATE = "run relay-cli log migrate, and grant the log's tables to this user"
 _NO_ANSWER = "the delivery log's database does not answer"
+_REFUSED = "the delivery log's database refuses the login"
+_LOGIN = ("authentication failed", "no password supplied", "pg_hba.conf", "not permitted to log in", 'role "')
+"""Words of libpq about a refused login, for which it has no SQLSTATE."""
 _KINDS: Mapping[type[StorageError], type[DeliveryLogError]] = {
     StorageUnavailable: DeliveryLogUnavailable,
     StorageBusy: DeliveryLogBusy,
@@ -97,7 +100,8 @@ def _of_storage(error: StorageError) -> DeliveryLogError:
 
 def _unavailable(error: StorageUnavailable) -> DeliveryLogUnavailable:
     """The reason stays out of the message, which the HTTP API shows: it may name hosts."""
-    unavailable = DeliveryLogUnavailable(_NO_ANSWER)
+    refused = any(word in str(error).lower() for word in _LOGIN)
+    unavailable = DeliveryLogUnavailable(_REFUSED if refused else _NO_ANSWER)
     unavailable.reason, unavailable.advice = str(error), error.advice
     return unavailable
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 from relay.deliverylog import AttemptRecord, ListAttempts, Page, open_delivery_log
 from relay.outbox.admin.replay import ReplayOptions, replay
 from relay.outbox.admin.selection import Selection
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, TableName
+from tests.cli.running import call_cli
 from tests.support.fixtures.daemon import StartDaemon
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, as_user
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until
 
@@ -53,6 +55,24 @@ def test_a_log_that_is_away_degrades_and_delays_nothing(outbox: Outbox, daemon: 
     assert relay.get("/readyz")[0] == 200
     assert relay.stop() == 0
     assert not outbox.database.run("SELECT 1 FROM openoutbox_events WHERE status <> 'DELIVERED'")
+
+
+def test_a_log_that_refuses_the_login_is_said_everywhere(outbox: Outbox, daemon: StartDaemon, tmp_path: Path) -> None:
+    refused = as_user(outbox.url, "no_such_recorder")
+    relay = daemon(PUBLISHER_TYPE="null", DELIVERY_LOG_URL=refused).wait_ready()
+    outbox.database.run(INSERT)
+    wait_until(lambda: relay.metric("openoutbox_events_total", status="success") == 30, what="30 events delivered")
+    wait_until(lambda: relay.metric("openoutbox_log_degraded") == 1, what="the log is degraded")
+    status, body = relay.get("/readyz")
+    assert (status, json.loads(body)["log"]) == (200, "degraded: the delivery log's database refuses the login")
+    [line] = [each for each in relay.log_lines() if each.get("action") == "delivery_log_degraded"]
+    assert "DELIVERY_LOG_URL" in line["msg"]
+    assert 'role "no_such_recorder" does not exist' in line["msg"]
+    assert relay.stop() == 0
+    done = call_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url, PUBLISHER_TYPE="null", DELIVERY_LOG_URL=refused)
+    assert "warning  database: " in done.stdout
+    assert "DELIVERY_LOG_URL is right" in done.stdout
+    assert done.returncode == 0
 
 
 def test_what_an_operator_sent_again_is_manual(outbox: Outbox, database: Database, daemon: StartDaemon) -> None:

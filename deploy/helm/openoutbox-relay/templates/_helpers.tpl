@@ -41,6 +41,8 @@ app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 
 {{- define "relay.podSecurity" -}}
 automountServiceAccountToken: false
+# A Service named console would set CONSOLE_PORT.
+enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
