@@ -53,7 +53,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
     if plan.several:
         for name, own in plan.destinations.items():
             findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
-    findings += _routes(plan, types) + check_log(settings)
+    findings += [*_routes(plan, types), *check_log(settings)]
     return findings + asyncio.run(_all(plan, types))
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from struct import Struct
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -33,7 +33,7 @@ from relay.postgres.codec import FENCES
 from relay.postgres.errors import classify, wants_new_connections
 from relay.postgres.reading import EagerConnection
 from relay.postgres.sql import statement
-from relay.postgres.url import ConnectionParameters
+from relay.postgres.url import ConnectionParameters, LiveParameters
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -52,23 +52,40 @@ _FAREWELL: Final = 5.0  # seconds that the end of a server's process is waited f
 
 
 async def connect_async(parameters: ConnectionParameters, adapters: AdaptersMap | None = None) -> Connection:
-    """A new connection for asyncio. Raises psycopg.Error."""
-    return await EagerConnection.connect(
-        **parameters,  # type: ignore[arg-type]  # libpq's own parameters, by name
-        autocommit=True,
-        prepare_threshold=None,
-        context=adapters,
-    )
+    """A new connection for asyncio, with the secret as it is now. Raises psycopg.Error."""
+    with _with_secret(parameters):
+        present = await asyncio.to_thread(parameters.present) if isinstance(parameters, LiveParameters) else parameters
+        return await EagerConnection.connect(
+            **present,  # type: ignore[arg-type]  # libpq's own parameters, by name
+            autocommit=True,
+            prepare_threshold=None,
+            context=adapters,
+        )
 
 
 def connect(parameters: ConnectionParameters, adapters: AdaptersMap | None = None) -> SyncConnection:
-    """A new connection for synchronous code. Raises psycopg.Error."""
-    return psycopg.Connection.connect(
-        **parameters,  # type: ignore[arg-type]  # libpq's own parameters, by name
-        autocommit=True,
-        prepare_threshold=None,
-        context=adapters,
-    )
+    """A new connection for synchronous code, with the secret as it is now. Raises psycopg.Error."""
+    with _with_secret(parameters):
+        present = parameters.present() if isinstance(parameters, LiveParameters) else parameters
+        return psycopg.Connection.connect(
+            **present,  # type: ignore[arg-type]  # libpq's own parameters, by name
+            autocommit=True,
+            prepare_threshold=None,
+            context=adapters,
+        )
+
+
+@contextmanager
+def _with_secret(parameters: ConnectionParameters) -> Iterator[None]:
+    """A refused login asks for another password next time; a command that gives none is an error of the driver's."""
+    try:
+        yield
+    except StorageUnavailable as error:
+        raise psycopg.OperationalError(str(error)) from None
+    except psycopg.OperationalError as error:
+        if isinstance(parameters, LiveParameters) and "authentication failed" in str(error):
+            parameters.refused()
+        raise
 
 
 async def read_committed(connection: Connection) -> None:

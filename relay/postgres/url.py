@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from relay.core import origins
 from relay.core.errors import ConfigError
 from relay.postgres.sql import LONGEST_IDENTIFIER
 
@@ -66,6 +69,49 @@ def connection_parameters(
 
     Raises ConfigError, which names ``source`` (the variable or option that the URL is from), for an invalid URL.
     """
+    read = partial(
+        _parameters,
+        application_name=application_name,
+        source=source,
+        streams=streams,
+        connect_timeout=connect_timeout,
+    )
+    origin = origins.of(url)
+    return read(url) if origin is None else LiveParameters(url, read, origin)
+
+
+class LiveParameters(dict[str, str | int]):
+    """Parameters whose secret may change: each new connection asks for the ``present`` ones."""
+
+    def __init__(self, url: str, read: Callable[[str], ConnectionParameters], origin: origins.Origin) -> None:
+        super().__init__(read(url))
+        self._url = url
+        self._read = read
+        self._origin = origin
+
+    def present(self) -> ConnectionParameters:
+        """As they are now; may block. Raises StorageUnavailable where a command gives no password."""
+        url = self._origin.present(self._url)
+        try:
+            values = self._read(url)
+        except ConfigError as error:
+            self._origin.say(str(error))
+            values = self._read(self._url)
+        else:
+            self._url = url
+        if self._origin.command is not None:
+            values["password"] = self._origin.command.password()
+        return values
+
+    def refused(self) -> None:
+        """The server has refused the login."""
+        if self._origin.command is not None:
+            self._origin.command.refused()
+
+
+def _parameters(
+    url: str, *, application_name: str, source: str, streams: bool, connect_timeout: int
+) -> ConnectionParameters:
     requested = _parse(url, source)
     several = hosts(requested) > 1
     parameters: ConnectionParameters = {

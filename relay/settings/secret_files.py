@@ -3,18 +3,25 @@
 A file holds the value on one line; blanks around it, and a byte order mark, are not part of it. Which of a variable and
 its file counts is decided where they are set: the shell's wins over ``.env``'s, and both in one place is an error.
 
+A file is read again for each new connection (``relay.core.origins``), and a command may print the password.
+
 A program names the variables that it uses: no other file is opened, and no other conflict matters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+
+from relay.core import origins
 
 OF_THE_CONSOLE = frozenset({"API_TOKEN", "CONSOLE_SECRET", "CONSOLE_OIDC_CLIENT_SECRET"})
 """Secrets that the console alone uses: the relay leaves their files closed, which its user may not be able to read."""
 BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "HTTP_SECRETS", "DELIVERY_LOG_URL", *sorted(OF_THE_CONSOLE))
 """The variables that may come from a file."""
+COMMANDS = {"STORAGE_URL": "STORAGE_PASSWORD_COMMAND"}
+"""The command that prints the password of a URL's user."""
 _LISTS = ("HTTP_SECRETS",)
 """Those with several values, which may stand on lines of their own."""
 
@@ -45,17 +52,42 @@ def from_files(
 ) -> tuple[dict[str, str], frozenset[str]]:
     """``values`` with what the files of the ``names`` variables hold, and the names of those that failed."""
     read, failed = dict(values), set()
+    commands = _commands(values, names, problems)
     for name in BY_FILE:
         path = values.get(f"{name}_FILE")
-        if path is None or name not in names or name in values:
+        if name in values or path is None or name not in names:
+            if name in values and name in commands:
+                origins.remember(values[name], origins.Origin(name, command=commands[name]))
             continue
+        again = partial(_value, name, path)
         try:
-            content = _content(path, "the URL" if name.endswith("_URL") else "the secret")
-            read[name] = " ".join(content.split()) if name in _LISTS else _one_line(content)
+            read[name] = again()
         except ValueError as problem:
             problems.append(f"{name}_FILE: {path!r} {problem}")
             failed.add(name)
+        else:
+            origins.remember(read[name], origins.Origin(f"{name}_FILE", again, commands.get(name)))
     return read, frozenset(failed)
+
+
+def _commands(
+    values: Mapping[str, str], names: Collection[str], problems: list[str]
+) -> dict[str, origins.PasswordCommand]:
+    """The commands for passwords, by the variable of the URL that each is for."""
+    commands = {}
+    for url, variable in COMMANDS.items():
+        if url in names and variable in values:
+            try:
+                commands[url] = origins.PasswordCommand(variable, values[variable])
+            except ValueError:
+                problems.append(f"{variable}: a quote in it is not closed")
+    return commands
+
+
+def _value(name: str, path: str) -> str:
+    """What the file of a variable holds now. Raises ValueError with the fault, never with a part of it."""
+    content = _content(path, "the URL" if name.endswith("_URL") else "the secret")
+    return " ".join(content.split()) if name in _LISTS else _one_line(content)
 
 
 def _content(path: str, kind: str) -> str:

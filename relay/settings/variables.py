@@ -79,6 +79,12 @@ class Storage(VariableGroup):
         None, "The database: `postgres://user:password@host:5432/database?sslmode=require`.", shown="required"
     )
     storage_url_file: Text | None = instead_of("STORAGE_URL", "URL")
+    storage_password_command: Text | None = variable(
+        None,
+        "Command whose first line is the password; its second, if any, until when it is good (RFC 3339, else 60 s). "
+        "10 s at most; run again when that is past, and when the password was refused.",
+        shown="unset",
+    )
     storage_table_name: Table = variable(
         DEFAULT_TABLE, "The outbox table: `table` or `schema.table`, taken exactly as written."
     )

@@ -32,6 +32,7 @@ class State:
     written = 7
     dropped = 3
     quarantined = 2
+    trouble: str = ""
     ready_until: datetime | None = datetime(2027, 3, 1, tzinfo=UTC)
 
 
