@@ -23,7 +23,7 @@ logger: Final = logging.getLogger(__name__)
 LONGEST_COMMAND: Final = 10.0
 """Seconds that a command for a password may take."""
 _GOOD_FOR: Final = 60.0  # seconds, without a time of its own
-_origins: Final[dict[str, Origin]] = {}
+_origins: Final[dict[str, SecretOrigin]] = {}
 
 
 class PasswordCommand:
@@ -78,7 +78,7 @@ class PasswordCommand:
         return StorageUnavailable(f"{self._variable} gives no password: {reason}")
 
 
-class Origin:
+class SecretOrigin:
     """Where one value came from."""
 
     def __init__(
@@ -109,12 +109,12 @@ class Origin:
         self._said = reason
 
 
-def remember(value: str, origin: Origin) -> None:
+def remember(value: str, origin: SecretOrigin) -> None:
     """Say where ``value`` came from."""
     _origins[value] = origin
 
 
-def of(value: str) -> Origin | None:
+def of(value: str) -> SecretOrigin | None:
     """Where ``value`` came from; None for one that never changes."""
     return _origins.get(value)
 

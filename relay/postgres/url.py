@@ -83,7 +83,7 @@ def connection_parameters(
 class LiveParameters(dict[str, str | int]):
     """Parameters whose secret may change: each new connection asks for the ``present`` ones."""
 
-    def __init__(self, url: str, read: Callable[[str], ConnectionParameters], origin: origins.Origin) -> None:
+    def __init__(self, url: str, read: Callable[[str], ConnectionParameters], origin: origins.SecretOrigin) -> None:
         super().__init__(read(url))
         self._url = url
         self._read = read

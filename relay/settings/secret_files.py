@@ -57,7 +57,7 @@ def from_files(
         path = values.get(f"{name}_FILE")
         if name in values or path is None or name not in names:
             if name in values and name in commands:
-                origins.remember(values[name], origins.Origin(name, command=commands[name]))
+                origins.remember(values[name], origins.SecretOrigin(name, command=commands[name]))
             continue
         again = partial(_value, name, path)
         try:
@@ -66,7 +66,7 @@ def from_files(
             problems.append(f"{name}_FILE: {path!r} {problem}")
             failed.add(name)
         else:
-            origins.remember(read[name], origins.Origin(f"{name}_FILE", again, commands.get(name)))
+            origins.remember(read[name], origins.SecretOrigin(f"{name}_FILE", again, commands.get(name)))
     return read, frozenset(failed)
 
 

@@ -1,0 +1,68 @@
+"""What does nothing is said: variables that are none, former names, links of Kubernetes, addresses that none reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.core.errors import ConfigError
+from relay.settings.settings import Settings
+
+URL = "postgres://relay:s3cret@db:5432/app?sslmode=disable"
+
+
+SILENT = {**NEEDED, "ENVIRONMENT": "development"}
+"""Without a broker, and so without a warning, only in development."""
+
+
+def settings(**variables: str) -> Settings:
+    return Settings.from_env({**SILENT, **variables})
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://log:hunter2@db/log", "begins with postgres://, clickhouse://"),
+        ("postgres://log:hunter2@db:port/log", "the host or port is wrong"),
+        ("clickhouse://log:hunter2@db:port/log", "percent-encode special characters"),
+        ("aHVudGVyMmh1bnRlcjI6Ly9odW50ZXIy", "32 characters that begins with no scheme://; this looks like base64"),
+    ],
+)
+def test_a_delivery_log_that_no_driver_takes_ends_the_start(url: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(DELIVERY_LOG_URL=url)
+    assert str(caught.value).startswith("DELIVERY_LOG_URL: ")
+    assert said in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert url[:12] not in str(caught.value) or "://" in url
+
+
+@pytest.mark.parametrize("secret", ["cG9zdGdyZXM6Ly91Omh1bnRlcjJAZGIvYXBw", "hunter2hunter2", "hunter2"])
+def test_a_storage_url_that_is_a_bare_secret_is_shown_as_its_length(secret: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(STORAGE_URL=secret)
+    text = str(caught.value)
+    assert f"a value of {len(secret)} characters" in text
+    assert not any(secret[at : at + 5] in text for at in range(len(secret) - 4))
+
+
+def test_a_former_name_of_the_delivery_log_is_said() -> None:
+    [warning] = settings(LOG_STORE_URL="postgres://log/log").warnings
+    assert warning == "LOG_STORE_URL is no longer a variable and is ignored; set DELIVERY_LOG_URL instead"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "near"),
+    [("batch_size", "7", "BATCH_SIZE"), ("Storage_Url", "x", "STORAGE_URL"), ("REDIS_PORT", "6379", None)],
+)
+def test_a_name_that_begins_as_ours_do_is_warned_about_in_any_case(name: str, value: str, near: str | None) -> None:
+    [warning] = settings(**{name: value}).warnings
+    assert warning.startswith(f"{name} is not a variable of the relay and is ignored")
+    assert near is None or warning.endswith(f"did you mean {near}?")
+
+
+@pytest.mark.parametrize("name", ["CONSOLE_PORT", "SERVER_PORT"])
+def test_a_service_link_with_the_name_of_a_variable_is_ignored_and_said(name: str) -> None:
+    read = settings(**{name: "tcp://10.96.0.17:80"})
+    [warning] = read.warnings
+    assert warning.startswith(f"{name} is ignored: ")
+    assert read.server_port == settings().server_port
