@@ -7,15 +7,11 @@ import pytest
 from relay.core.errors import ConfigError
 from relay.settings.settings import Settings
 
-URL = "postgres://relay:s3cret@db:5432/app?sslmode=disable"
-
-
-SILENT = {**NEEDED, "ENVIRONMENT": "development"}
-"""Without a broker, and so without a warning, only in development."""
+QUIET = {"STORAGE_URL": "postgres://relay@db:5432/app", "PUBLISHER_TYPE": "stdout", "ENVIRONMENT": "development"}
 
 
 def settings(**variables: str) -> Settings:
-    return Settings.from_env({**SILENT, **variables})
+    return Settings.from_env({**QUIET, **variables})
 
 
 @pytest.mark.parametrize(

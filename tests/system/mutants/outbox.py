@@ -27,7 +27,8 @@ OUTBOX: Final = (
     Mutant(
         "settle without commit",
         "relay/postgres/connect.py",
-        "            autocommit=True,\n            prepare_threshold=None,\n            context=adapters,\n        )\n\n\ndef connect(",
+        "            autocommit=True,\n"
+        "            prepare_threshold=None,\n            context=adapters,\n        )\n\n\ndef connect(",
         "            autocommit=False,\n"
         "            prepare_threshold=None,\n            context=adapters,\n        )\n\n\ndef connect(",
         (f"{_CONFORMANCE}::test_an_acknowledged_event_is_delivered_and_keeps_its_attempts",),
