@@ -99,7 +99,7 @@ class LiveParameters(dict[str, str | int]):
             values = self._read(self._url)
         else:
             self._url = url
-        if self._origin.command is not None:
+        if self._origin.command is not None and "password" not in values:
             values["password"] = self._origin.command.password()
         return values
 

@@ -10,11 +10,13 @@ A program names the variables that it uses: no other file is opened, and no othe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from relay.core import origins
+if TYPE_CHECKING:
+    from relay.core.origins import PasswordCommand
 
 OF_THE_CONSOLE = frozenset({"API_TOKEN", "CONSOLE_SECRET", "CONSOLE_OIDC_CLIENT_SECRET"})
 """Secrets that the console alone uses: the relay leaves their files closed, which its user may not be able to read."""
@@ -57,7 +59,7 @@ def from_files(
         path = values.get(f"{name}_FILE")
         if name in values or path is None or name not in names:
             if name in values and name in commands:
-                origins.remember(values[name], origins.SecretOrigin(name, command=commands[name]))
+                _remember(values[name], name, None, commands[name])
             continue
         again = partial(_value, name, path)
         try:
@@ -66,19 +68,25 @@ def from_files(
             problems.append(f"{name}_FILE: {path!r} {problem}")
             failed.add(name)
         else:
-            origins.remember(read[name], origins.SecretOrigin(f"{name}_FILE", again, commands.get(name)))
+            _remember(read[name], f"{name}_FILE", again, commands.get(name))
     return read, frozenset(failed)
 
 
-def _commands(
-    values: Mapping[str, str], names: Collection[str], problems: list[str]
-) -> dict[str, origins.PasswordCommand]:
+def _remember(value: str, variable: str, read: Callable[[], str] | None, command: PasswordCommand | None) -> None:
+    from relay.core import origins  # noqa: PLC0415 - not for relay --healthcheck
+
+    origins.remember(value, origins.SecretOrigin(variable, read, command))
+
+
+def _commands(values: Mapping[str, str], names: Collection[str], problems: list[str]) -> dict[str, PasswordCommand]:
     """The commands for passwords, by the variable of the URL that each is for."""
     commands = {}
     for url, variable in COMMANDS.items():
         if url in names and variable in values:
+            from relay.core.origins import PasswordCommand  # noqa: PLC0415 - likewise
+
             try:
-                commands[url] = origins.PasswordCommand(variable, values[variable])
+                commands[url] = PasswordCommand(variable, values[variable])
             except ValueError:
                 problems.append(f"{variable}: a quote in it is not closed")
     return commands
