@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from relay.core.durations import span
 from relay.core.errors import ConfigError
 from relay.inbox.table import opened, rows
 from relay.postgres.codec import Moment
@@ -46,9 +47,9 @@ class InboxRetention:
     def __post_init__(self) -> None:
         if self.older_than <= 0 or self.older_than < self.redelivered_within:
             raise ConfigError(
-                f"--older-than: {self.older_than:g} s is shorter than a message may come again, which is "
-                f"{self.redelivered_within:g} s (--redelivered-within). An event whose mark is deleted before its last "
-                "repeat has its effect twice. Keep marks longer, or say how late a repeat may be"
+                f"--older-than: {span(self.older_than)} is shorter than a message may come again, which is "
+                f"{span(self.redelivered_within)} (--redelivered-within). An event whose mark is deleted before its "
+                "last repeat has its effect twice. Keep marks longer, or say how late a repeat may be"
             )
 
 

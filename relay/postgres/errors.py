@@ -49,6 +49,10 @@ _ADVICE: Final = (
     (("database ", "does not exist"), "correct the database, or create it: CREATE DATABASE ..."),
     (("permission denied for database",), "run as an administrator: GRANT CONNECT ON DATABASE ... TO the user"),
     (("does not support ssl",), "the server has TLS off; remove sslmode from the URL, or turn TLS on in the server"),
+    (
+        ("unsupported startup parameter",),
+        "the pooler takes no options in a URL: remove them, and set for the user what they name (ALTER ROLE ... SET)",
+    ),
     (("invalid response to ssl",), "the server that answers is not PostgreSQL; correct the host or the port"),
     (("expected authentication request",), "the server that answers is not PostgreSQL; correct the host or the port"),
     (("does not match host name",), "the certificate is for another host; correct the host, or use sslmode=verify-ca"),

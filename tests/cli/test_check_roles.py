@@ -17,7 +17,7 @@ from relay.outbox.extensions import add_extension
 from relay.postgres.grants import Right, rights_of
 from relay.postgres.sql import TableName
 from tests.cli.running import call_cli
-from tests.support.fixtures.outbox import Outbox, as_user, give_rights
+from tests.support.fixtures.outbox import Outbox, as_user, give_rights, through
 
 OTHERS = [role for role in Role if role is not Role.RELAY]
 
@@ -112,6 +112,24 @@ def test_events_that_prune_should_have_deleted_are_a_warning_for_the_relay_and_f
     assert "warning  prune: the oldest delivered event is 9.0 days old" in relay.stdout
     assert call_cli(tmp_path, "prune", STORAGE_URL=outbox.pruner_url).returncode == 0
     assert check(tmp_path, "prune", outbox.pruner_url) == (0, [])
+
+
+def test_a_missing_right_on_the_schema_is_named(outbox: Outbox, tmp_path: Path) -> None:
+    outbox.database.run("CREATE SCHEMA orders")
+    outbox.database.run("ALTER TABLE openoutbox_events SET SCHEMA orders")
+    variables = {"STORAGE_URL": outbox.relay_url, "STORAGE_TABLE_NAME": "orders.openoutbox_events"}
+    done = call_cli(tmp_path, "check", PUBLISHER_TYPE="null", **variables)
+    assert 'run: GRANT USAGE ON SCHEMA "orders" TO "test_relay"' in done.stdout
+    outbox.database.run('GRANT USAGE ON SCHEMA "orders" TO "test_relay"')
+    done = call_cli(tmp_path, "check", PUBLISHER_TYPE="null", **variables)
+    assert done.returncode == 0, done.stdout
+
+
+def test_options_that_a_pooler_refuses_are_named(outbox: Outbox, pgbouncer: str, tmp_path: Path) -> None:
+    url = through(outbox, pgbouncer).relay_url
+    done = call_cli(tmp_path, "stats", STORAGE_URL=f"{url}?options=-crole%3Dopenoutbox_relay")
+    assert done.returncode == 1
+    assert "the pooler takes no options in a URL" in done.stderr
 
 
 @pytest.mark.parametrize("role", OTHERS)

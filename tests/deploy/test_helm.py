@@ -57,6 +57,38 @@ def rendered() -> Rendered:
     return dict(zip(names, render(CHART, [*CASES.values(), *(values for values, _ in REFUSED)]), strict=True))
 
 
+def containers(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The containers of a document that makes pods, each with its pod."""
+    spec = document.get("spec", {})
+    template = spec.get("jobTemplate", {}).get("spec", spec).get("template", {})
+    pod = template.get("spec", {})
+    for container in [*pod.get("initContainers", []), *pod.get("containers", [])]:
+        yield container, pod
+
+
+def test_the_ca_and_what_is_added_reach_every_job(rendered: Rendered) -> None:
+    found = [pair for document in objects(rendered["console"]) for pair in containers(document)]
+    assert {container["name"] for container, _ in found} == {
+        "relay",
+        "migrate",
+        "roles",
+        "prune",
+        "console",
+        "maintain",
+    }
+    for container, pod in found:
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert mounts["ca"] == "/etc/openoutbox/ca", container["name"]
+        assert mounts["cache"] == "/var/cache/openoutbox", container["name"]
+        assert {"ca", "cache"} <= {volume["name"] for volume in pod["volumes"]}
+        assert {"name": "ENVIRONMENT", "value": "development"} in container["env"]
+
+
+def test_the_scaler_counts_in_the_table_of_the_relay(rendered: Rendered) -> None:
+    [scaler] = [each for each in objects(rendered["scaled"]) if each["kind"] == "ScaledObject"]
+    assert 'FROM "orders"."outbox" WHERE' in scaler["spec"]["triggers"][0]["metadata"]["query"]
+
+
 def test_the_roles_follow_the_migration_with_the_same_user(rendered: Rendered) -> None:
     [job] = [each for each in objects(rendered["console"]) if each["kind"] == "Job"]
     pod = job["spec"]["template"]["spec"]
@@ -157,7 +189,7 @@ def test_every_job_has_a_secret_of_its_own(rendered: Rendered) -> None:
             if each["kind"] in ("Deployment", "Job", "CronJob")
         ]
         secrets = [pod["spec"]["containers"][0]["envFrom"][0]["secretRef"]["name"] for pod in pods]
-        assert len(set(secrets)) == len(secrets) == {"bare": 1, "console": 4, "nats": 4}.get(case, 3)
+        assert len(set(secrets)) == len(secrets) == {"bare": 1, "console": 5, "nats": 4}.get(case, 3)
 
 
 def test_the_delivery_logs_months_are_created_by_its_owner(rendered: Rendered) -> None:
@@ -176,7 +208,7 @@ def test_the_console_says_who_may_use_it_and_names_the_relays_table(rendered: Re
     options = access_options(settings)
     assert (options.public, options.authenticates, options.url) == (True, True, "https://outbox.example.com")
     assert (str(settings.storage_table_name), settings.delivery_log_schema) == ("orders.outbox", "orders_log")
-    [mount] = container["volumeMounts"]
+    [mount] = [each for each in container["volumeMounts"] if each["name"] == "tokens"]
     assert str(options.tokens_file).startswith(f"{mount['mountPath']}/")
     pod = console["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert console["Service"]["spec"]["selector"].items() <= pod.items()
@@ -224,6 +256,10 @@ def test_keda_counts_what_is_due_as_the_relays_user(rendered: Rendered, outbox: 
     outbox.database.run("VACUUM ANALYZE openoutbox_events")
     due = outbox.counts()["PENDING"] - 1
     query = trigger["metadata"]["query"]
+    outbox.database.run("CREATE SCHEMA orders")
+    outbox.database.run("ALTER TABLE openoutbox_events SET SCHEMA orders")
+    outbox.database.run("ALTER TABLE orders.openoutbox_events RENAME TO outbox")
+    outbox.database.run("GRANT USAGE ON SCHEMA orders TO openoutbox_relay")
     with psycopg.connect(outbox.relay_url) as connection:
         assert connection.execute(query).fetchone() == (due,)
         (plan,) = connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchone() or ()

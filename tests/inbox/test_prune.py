@@ -34,6 +34,11 @@ def test_a_retention_shorter_than_a_repeat_is_refused(older_than: float, redeliv
         InboxRetention(older_than, redelivered_within)
 
 
+def test_ages_are_told_in_days() -> None:
+    with pytest.raises(ConfigError, match=r"30 d is shorter than a message may come again, which is 31 d "):
+        InboxRetention(30 * DAY, 31 * DAY)
+
+
 def test_a_shorter_one_is_taken_where_repeats_come_sooner(place: Outbox) -> None:
     mark_hourly(place, 5)
     retention = InboxRetention(older_than=2.5 * 3600, redelivered_within=3600)

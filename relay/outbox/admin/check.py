@@ -33,9 +33,10 @@ from relay.outbox.tablecheck import (
     WRITTEN,
     creation,
 )
-from relay.postgres.grants import grant_on
+from relay.postgres.grants import NO_PRIVILEGE, grant_on
 from relay.postgres.horizon import XminHorizon
-from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, one_line, statement
+from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, one_line, quote_identifier, statement
+from relay.postgres.url import connection_parameters
 
 SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
@@ -101,7 +102,7 @@ def schema_findings(url: str, table: TableName) -> Iterator[Finding]:
     try:
         migration = plan(url, table)
     except SchemaError as error:
-        yield Finding(Level.ERROR, "table", str(error), "change the table by hand so that it matches the contract")
+        yield Finding(Level.ERROR, "table", str(error), _remedy(error, url, table))
         return
     except OutboxError as error:
         yield Finding(Level.ERROR, "database", str(error), "check that the server runs and that STORAGE_URL is right")
@@ -114,6 +115,13 @@ def schema_findings(url: str, table: TableName) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "indexes", f"index {step.creates} is missing", f"{create}, or: {_bare(step)}")
     if migration.up_to_date:
         yield Finding(Level.OK, "indexes", "all six indexes exist")
+
+
+def _remedy(error: SchemaError, url: str, table: TableName) -> str:
+    if error.sqlstate != NO_PRIVILEGE or table.schema is None:
+        return "change the table by hand so that it matches the contract"
+    user = str(connection_parameters(url, "").get("user", "this user"))
+    return f"run: GRANT USAGE ON SCHEMA {quote_identifier(table.schema)} TO {quote_identifier(user)}"
 
 
 def has_table(connection: Connection, table: TableName) -> bool:

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from openoutbox import uuid7
 from relay.core.blame import kept
+from relay.core.durations import span
 from relay.core.errors import ConfigError, OutboxError
 from relay.outbox.admin.connection import Connection, fetch, operating, rows, short_transaction
 from relay.outbox.admin.selection import COUNT_MOST, Apply, BulkOptions, Kind, Selection, SelectionReader
@@ -178,7 +179,7 @@ def _refuse_duplicates(reader: SelectionReader, kinds: Sequence[Kind], options: 
     if count:
         until = (newest if isinstance(newest, datetime) else reader.now) + window + timedelta(seconds=1)
         raise ReplayRefused(
-            f"of these events, {count} arrived less than {options.duplicate_window:g} s ago, within the stream's "
+            f"of these events, {count} arrived less than {span(options.duplicate_window)} ago, within the stream's "
             f"duplicate window: NATS would acknowledge and drop the repeats. Run it after {until:%Y-%m-%dT%H:%M:%SZ}, "
             f"leave them out with --to {_minutes(options.duplicate_window)}m, or send them anyway with --force"
         )

@@ -80,11 +80,51 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{- /* STORAGE_TABLE_NAME is the one variable that every job needs. */ -}}
-{{- define "relay.table" -}}
-{{- with .Values.config.STORAGE_TABLE_NAME }}
+{{- /* The variables of a job beside its Secret: those of config that it needs, and extraEnv. */ -}}
+{{- define "relay.jobEnv" -}}
+{{- $config := .root.Values.config -}}
+{{- $given := list -}}
+{{- range .names }}{{- if get $config . }}{{- $given = append $given . }}{{- end }}{{- end }}
+{{- if or $given .root.Values.extraEnv }}
 env:
-  - name: STORAGE_TABLE_NAME
-    value: {{ . | quote }}
+  {{- range $given }}
+  - name: {{ . }}
+    value: {{ get $config . | quote }}
+  {{- end }}
+  {{- with .root.Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* What every container mounts: the CA, and extraVolumeMounts. Before them what it mounts of its own. */ -}}
+{{- define "relay.mounts" -}}
+{{- $mounts := .own | default list -}}
+{{- if .root.Values.caSecret }}
+{{- $mounts = append $mounts (dict "name" "ca" "mountPath" "/etc/openoutbox/ca" "readOnly" true) -}}
+{{- end }}
+{{- with concat $mounts .root.Values.extraVolumeMounts }}
+volumeMounts:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "relay.volumes" -}}
+{{- $volumes := .own | default list -}}
+{{- if .root.Values.caSecret }}
+{{- $volumes = append $volumes (dict "name" "ca" "secret" (dict "secretName" .root.Values.caSecret)) -}}
+{{- end }}
+{{- with concat $volumes .root.Values.extraVolumes }}
+volumes:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* A table as SQL takes it: each of its names quoted. */ -}}
+{{- define "relay.quotedTable" -}}
+{{- $parts := list -}}
+{{- range splitList "." (.Values.config.STORAGE_TABLE_NAME | default "openoutbox_events") }}
+{{- $parts = append $parts (printf "\"%s\"" (replace "\"" "\"\"" .)) }}
+{{- end }}
+{{- join "." $parts -}}
 {{- end -}}
