@@ -82,6 +82,7 @@ def test_the_ca_and_what_is_added_reach_every_job(rendered: Rendered) -> None:
         assert mounts["cache"] == "/var/cache/openoutbox", container["name"]
         assert {"ca", "cache"} <= {volume["name"] for volume in pod["volumes"]}
         assert {"name": "ENVIRONMENT", "value": "development"} in container["env"]
+        assert pod["enableServiceLinks"] is False
 
 
 def test_the_scaler_counts_in_the_table_of_the_relay(rendered: Rendered) -> None:
