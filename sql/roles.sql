@@ -43,7 +43,8 @@ owners AS (
     UNION ALL
     SELECT relowner FROM named
     INNER JOIN pg_catalog.pg_namespace AS namespace ON namespace.nspname::text = parts[1]
-    INNER JOIN pg_catalog.pg_class AS relation ON namespace.oid = relation.relnamespace AND relation.relname::text = parts[2]
+    INNER JOIN pg_catalog.pg_class AS relation
+        ON namespace.oid = relation.relnamespace AND relation.relname::text = parts[2]
     WHERE %(kind)s::text IN ('table', 'sequence')
 )
 

@@ -92,10 +92,10 @@ class OrderedClaim:
         }
         self._run = RunLength(longest_run)
         self._floors = KeyFloors()
-        self._keys = statement("outbox/claim_ordered:keys", options.table)
+        self._keys = statement("outbox/floors:keys", options.table)
         self._kept = statement("outbox/claim_ordered:kept", options.table)
-        self._ground_bounds = statement("outbox/claim_ordered:ground_bounds")
-        self._ground = statement("outbox/claim_ordered:ground", options.table)
+        self._ground_bounds = statement("outbox/floors:ground_bounds")
+        self._ground = statement("outbox/floors:ground", options.table)
         self._again = TableName(index_name(options.table, "order_again"), options.table.schema).quoted
         self.waiting = False
         """Whether the last call saw more due rows than it claimed."""

@@ -69,7 +69,7 @@ SELECT
     checkpoint,
     stream_run,
     outbox,
-    outbox = %(outbox)s AND outbox_oid IS NOT DISTINCT FROM TO_REGCLASS(%(outbox)s::text)::oid AS same
+    outbox = %(outbox)s AND COALESCE(outbox_oid = TO_REGCLASS(%(outbox)s::text)::oid, FALSE) AS same
 FROM openoutbox_spark.runs
 WHERE
     query_id = %(query_id)s

@@ -148,7 +148,7 @@ def test_with_floors(connection: Connection, batch: int, *, prepared: bool) -> N
 
 @pytest.mark.parametrize("window", BATCHES)
 def test_the_keys_of_a_window(connection: Connection, window: int) -> None:
-    sql = statement("outbox/claim_ordered:keys", TableName())
+    sql = statement("outbox/floors:keys", TableName())
     parameters = {**EVERYWHERE, "window": window, "again": AGAIN}
     plan = kept_plan(connection, _EXECUTED, sql, "walk", parameters)
     assert indexes(plan) == {QUEUE, "pg_index_indexrelid_index"}
