@@ -24,7 +24,7 @@ from relay.postgres.sql import LONGEST_IDENTIFIER
 _log = logging.getLogger(__name__)
 
 _SHAPE: Final = (
-    "write postgres://user:password@host:5432/database?sslmode=require and percent-encode what is special in a "
+    "write postgres://user:password@host:5432/database?sslmode=verify-full and percent-encode what is special in a "
     "password (@ is %40, / is %2F, % is %25)"
 )
 _PGX_ONLY: Final = frozenset(

@@ -76,7 +76,7 @@ class Storage(VariableGroup):
         "postgres", "Kind of database the outbox table lives in."
     )
     storage_url: PostgresUrl | None = variable(
-        None, "The database: `postgres://user:password@host:5432/database?sslmode=require`.", shown="required"
+        None, "The database: `postgres://user:password@host:5432/database?sslmode=verify-full`.", shown="required"
     )
     storage_url_file: Text | None = instead_of("STORAGE_URL", "URL")
     storage_password_command: Text | None = variable(
