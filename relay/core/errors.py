@@ -11,7 +11,8 @@
     │   └── SchemaError             the table is missing, partitioned, differs from the contract, or is not granted
     ├── PublisherError              the publisher failed as a whole, not on a single event
     │   └── BrokerUnreachable       a probe got no answer
-    │       └── BrokerRefused       it was the login, or the TLS handshake, that was refused
+    │       ├── BrokerRefused       it was the login, or the TLS handshake, that was refused
+    │       └── TooManyConnections  RabbitMQ allows no connection more (relay.brokers.rabbitmq.wire)
     ├── Cut, NoAnswer, BadAnswer    one request of a webhook (relay.brokers.http.errors)
     ├── ServerClosed                RabbitMQ closed a channel or the connection (relay.brokers.rabbitmq.wire)
     ├── LoopDied                    a loop of the relay ended on its own (relay.engine.relay)

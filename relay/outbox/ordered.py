@@ -183,7 +183,7 @@ class OrderedClaim:
         return self._floors.of(hashes or ())
 
     async def _look_for_ground(self, connection: Connection) -> None:
-        """Where it takes too long, each key finds its floor by itself."""
+        """Where it takes too long, the claims of each key find its floor."""
         cursor = connection.cursor(binary=True)
         with suppress(QueryCanceled):
             async with connection.pipeline():  # one round trip, one transaction

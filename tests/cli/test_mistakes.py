@@ -58,7 +58,7 @@ SETTINGS = [
 ]
 
 USAGE = [
-    Mistake("nosuch", {}, 2, ("relay-cli has no command 'nosuch'", "the commands are migrate, check, stats")),
+    Mistake("nosuch", {}, 2, ("relay-cli has no command 'nosuch'", "the commands are migrate, roles, check")),
     Mistake("statz", {}, 2, ("no command 'statz'; did you mean stats", "relay-cli --help")),
     Mistake("log evnts", {}, 2, ("relay-cli log has no command 'evnts'; did you mean events",)),
     Mistake("spark ingset", {}, 2, ("did you mean ingest",)),

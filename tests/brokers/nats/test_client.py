@@ -70,17 +70,20 @@ def test_a_publish_command_is_to_the_byte_the_librarys_own(
     async def take(command: bytes) -> None:
         sent.append(command)
 
-    async def run() -> bytes | Permanent:
+    async def run() -> bytes:
         session = NatsSession(nats_options("nats://host"))
         session._prefix = "_INBOX.x."
         session._client._send_command = take  # type: ignore[method-assign, assignment]
+        command = session._command(event)
+        assert isinstance(command, bytes)
+        reply = command.split(b" ")[2].decode()  # its number is drawn at random
+        assert reply.startswith("_INBOX.x.")
         await session._client._send_publish(
-            event.event_type, "_INBOX.x.1", event.payload, len(event.payload), message_headers(event)
+            event.event_type, reply, event.payload, len(event.payload), message_headers(event)
         )
-        return session._command(event)
+        return command
 
     command = asyncio.run(run())
-    assert isinstance(command, bytes)
     assert [command + event.payload + b"\r\n"] == sent
 
 
