@@ -25,6 +25,7 @@ from relay.postgres.sql import TableName
 from tests.outbox.test_plans import kept_plan
 from tests.support.fixtures.outbox import Outbox
 from tests.support.options import storage_options
+from tests.support.waiting import wait_until
 
 DELIVERED = 25_000
 LEARNED = 4  # claims of a key until its floor is known
@@ -102,10 +103,22 @@ async def deliver(storage: PostgresOutbox, limit: int = 10) -> list[int]:
     return [int(event.payload) for event in claim.events]
 
 
-async def learn(storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claim until the floor of the key is known: what one claim saw counts from the next but two on."""
+def settled(outbox: Outbox) -> None:
+    """Wait until each transaction that is in progress has ended: other tests have some on the same server."""
+    [(unseen_from,)] = outbox.database.run("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+    oldest = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+    wait_until(lambda: outbox.database.run(oldest)[0][0] >= unseen_from, 60, "transactions of others to end")
+
+
+async def learn(storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch, outbox: Outbox | None = None) -> None:
+    """Claim until the floor of the key is known: what one claim saw counts from the next but two on.
+
+    Without ``outbox`` where a transaction stays open meanwhile.
+    """
     monkeypatch.setattr("relay.outbox.floors._DRAWN", 0.0)
     for _ in range(LEARNED):
+        if outbox is not None:
+            settled(outbox)
         assert await deliver(storage, 1)
 
 
@@ -133,7 +146,7 @@ async def test_a_claim_reads_as_few_pages_as_with_the_horizon_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     insert(outbox, DELIVERED, 100)
-    await learn(storage, monkeypatch)
+    await learn(storage, monkeypatch, outbox)
     pages.clear()
     assert len(await deliver(storage)) == 10
     held = sum(pages)
@@ -152,7 +165,7 @@ async def test_a_key_that_this_relay_has_never_met_stands_on_the_ground(
         outbox.database.run(f"{statement} WHERE partition_key = 'cold'")
     insert(outbox, DELIVERED, 10)
     insert(outbox, 0, key="behind", age=90.0)
-    await learn(storage, monkeypatch)
+    await learn(storage, monkeypatch, outbox)
     pages.clear()
     insert(outbox, DELIVERED, key="cold", age=0.5)
     insert(outbox, 1, key="behind", age=0.5)
@@ -168,7 +181,7 @@ async def test_a_replayed_event_goes_first_though_its_key_has_a_floor(
     outbox: Outbox, storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert(outbox, DELIVERED, 400)  # more than a claim looks at
-    await learn(storage, monkeypatch)
+    await learn(storage, monkeypatch, outbox)
     outbox.database.run(REPLAY, ["7"])
     assert await deliver(storage, 3) == [7, DELIVERED + LEARNED, DELIVERED + LEARNED + 1]
 
@@ -177,7 +190,7 @@ async def test_what_waits_for_its_retry_holds_its_key(
     outbox: Outbox, storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert(outbox, DELIVERED, 10)
-    await learn(storage, monkeypatch)
+    await learn(storage, monkeypatch, outbox)
     claim = await storage.claim(1, 2**30)
     assert claim.fence is not None
     failed = Settlement(claim.fence)
@@ -208,7 +221,7 @@ async def test_without_the_index_of_what_came_back_no_floor_is_used(
     outbox: Outbox, storage: PostgresOutbox, pages: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert(outbox, DELIVERED, 10)
-    await learn(storage, monkeypatch)
+    await learn(storage, monkeypatch, outbox)
     outbox.database.run("DROP INDEX idx_openoutbox_order_again")
     await deliver(storage, 1)
     pages.clear()
