@@ -82,17 +82,18 @@ class _Ground:
     """The floor of every key, over one connection."""
 
     def __init__(self) -> None:
-        self.is_looked_for = True
+        self._was_ready = False
         self._noted: _Seen | None = None
         self._number: int | None = None
         self._firsts: dict[int, int] = {}
 
     def is_ready(self, highest: int | None, snapshot: Snapshot, now: float) -> bool:
-        """Whether it can be found now; called with what each claim sees until it is."""
+        """Whether it can be found now, true once; called with what each claim sees."""
         if self._noted is None:
             self._noted = None if highest is None else _Seen(highest, now)
             return False
-        ready = self.is_looked_for and self._noted.is_settled(snapshot)
+        ready = not self._was_ready and self._noted.is_settled(snapshot)
+        self._was_ready |= ready
         self._noted = self._noted.later(snapshot, now)
         return ready
 
@@ -134,9 +135,7 @@ class KeyFloors:
     def wants_ground(self, highest: int | None, snapshot: Snapshot) -> bool:
         """Whether the ground is to be looked for, once, after a statement that saw an event of that number."""
         self._came(snapshot)
-        ready = self._ground.is_ready(highest, snapshot, self._clock())
-        self._ground.is_looked_for = self._ground.is_looked_for and not ready
-        return ready
+        return self._ground.is_ready(highest, snapshot, self._clock())
 
     def stand_on(self, firsts: Sequence[tuple[int, int]]) -> None:
         """Take over the ground: the first unfinished event of each key, as hash and place."""

@@ -14,7 +14,8 @@ from relay.core.event import OutboxEvent
 from relay.core.formats import cloudevents
 from relay.core.formats.message import FormattedMessage
 from relay.core.outcome import Acknowledged, Outcome, Transient
-from tests.brokers.harness.base import Collector, make_event
+from tests.brokers.harness.base import make_event
+from tests.brokers.http.publishing import outcomes
 from tests.support.options import http_options
 
 pytestmark = pytest.mark.http
@@ -32,12 +33,6 @@ async def served(serve: Served) -> AsyncIterator[int]:
         yield int(server.sockets[0].getsockname()[1])
     finally:
         server.close()
-
-
-async def outcomes(publisher: HttpPublisher, events: list[OutboxEvent]) -> list[Outcome]:
-    sink = Collector()
-    await publisher.publish(events, sink)
-    return await sink.outcomes(events)
 
 
 async def each_outcome(port: int, events: list[OutboxEvent], **changes: object) -> list[Outcome]:

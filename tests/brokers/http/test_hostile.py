@@ -9,11 +9,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from relay.brokers.http.publisher import HttpPublisher
-from relay.core.event import OutboxEvent
-from relay.core.outcome import Acknowledged, Outcome, TimedOut, Transient
-from tests.brokers.harness.base import Collector, make_event
-from tests.support.options import http_options
+from relay.core.outcome import Acknowledged, TimedOut, Transient
+from tests.brokers.harness.base import make_event
+from tests.brokers.http.publishing import opened, outcomes
 from tests.support.servers.webhooks import HostileServer, WebhookServer
 from tests.support.waiting import pace_async, patience
 
@@ -21,22 +19,6 @@ pytestmark = pytest.mark.http
 
 _EVENTS = 20
 _LONGEST_TURN = 0.5  # seconds
-
-
-@asynccontextmanager
-async def opened(url: str, **changes: object) -> AsyncIterator[HttpPublisher]:
-    publisher = HttpPublisher(http_options(url, **changes))
-    await publisher.open()
-    try:
-        yield publisher
-    finally:
-        await publisher.close()
-
-
-async def outcomes(publisher: HttpPublisher, events: list[OutboxEvent]) -> list[Outcome]:
-    sink = Collector()
-    await publisher.publish(events, sink)
-    return await sink.outcomes(events)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 from standardwebhooks.webhooks import Webhook
@@ -18,10 +18,10 @@ from standardwebhooks.webhooks import Webhook
 from relay.brokers.http.circuit import FAILURES
 from relay.brokers.http.publisher import HttpPublisher
 from relay.core.errors import BrokerUnreachable
-from relay.core.event import OutboxEvent
-from relay.core.outcome import Acknowledged, Away, ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import Acknowledged, Away, ConnectionCut, Permanent, TimedOut, Transient, Unreachable
 from relay.localservers.process import free_port
 from tests.brokers.harness.base import Collector, make_event
+from tests.brokers.http.publishing import opened, outcomes
 from tests.support.options import http_options
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.servers.webhooks import WebhookServer
@@ -36,17 +36,6 @@ def new_type() -> str:
     return f"test.{uuid.uuid4().hex}"
 
 
-@asynccontextmanager
-async def opened(url: str, **changes: object) -> AsyncIterator[HttpPublisher]:
-    """A publisher that is open."""
-    publisher = HttpPublisher(http_options(url, **changes))
-    await publisher.open()
-    try:
-        yield publisher
-    finally:
-        await publisher.close()
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[WebhookServer]:
     """A receiver without TLS."""
@@ -58,12 +47,6 @@ def server() -> Iterator[WebhookServer]:
 async def publisher(server: WebhookServer) -> AsyncIterator[HttpPublisher]:
     async with opened(server.url, secrets=[SECRET]) as instance:
         yield instance
-
-
-async def outcomes(publisher: HttpPublisher, events: list[OutboxEvent]) -> list[Outcome]:
-    sink = Collector()
-    await publisher.publish(events, sink)
-    return await sink.outcomes(events)
 
 
 @contextmanager
