@@ -20,13 +20,13 @@ from relay.outbox.extensions import extension_names
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 from relay.version import __version__
+from tests.deploy.chart import CHART, containers
 from tests.deploy.jobs import DEPLOY, LOG_JOBS
 from tests.support.fixtures.outbox import Outbox
 from tests.support.servers.helm import render
 from tests.support.servers.promtool import promtool
 from tests.support.waiting import patience
 
-CHART = DEPLOY / "helm" / "openoutbox-relay"
 PLAIN = DEPLOY / "kubernetes"
 CASES = {
     path.name.removesuffix("-values.yaml"): yaml.safe_load(path.read_text(encoding="utf-8")) or {}
@@ -55,15 +55,6 @@ def rendered() -> Rendered:
     """The answers of Helm for each file of values, then for those that must be refused."""
     names = [*CASES, *(f"refused {number}" for number in range(len(REFUSED)))]
     return dict(zip(names, render(CHART, [*CASES.values(), *(values for values, _ in REFUSED)]), strict=True))
-
-
-def containers(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The containers of a document that makes pods, each with its pod."""
-    spec = document.get("spec", {})
-    template = spec.get("jobTemplate", {}).get("spec", spec).get("template", {})
-    pod = template.get("spec", {})
-    for container in [*pod.get("initContainers", []), *pod.get("containers", [])]:
-        yield container, pod
 
 
 def test_the_ca_and_what_is_added_reach_every_job(rendered: Rendered) -> None:

@@ -23,7 +23,17 @@ _HBA = f"""
 host all postgres 127.0.0.1/32 trust
 hostssl all relay 127.0.0.1/32 scram-sha-256
 hostssl all {CERTIFIED} 127.0.0.1/32 cert
+hostssl all all 127.0.0.1/32 scram-sha-256
 """
+_BINARIES = os.environ.get("TEST_POSTGRES_BIN")
+
+
+class _Installed(PostgresServer):
+    """The one whose ``initdb`` and ``postgres`` TEST_POSTGRES_BIN names: of a version that no wheel brings with TLS."""
+
+    @property
+    def bin(self) -> Path:
+        return Path(str(_BINARIES))
 
 
 class SecuredPostgres:
@@ -35,7 +45,7 @@ class SecuredPostgres:
         self.strangers = Identities(folder / "strangers")
         """Another authority, which the server does not know."""
         self._files = make_folder("identity", unprivileged())
-        self.server = PostgresServer(settings=self._settings())
+        self.server = (_Installed if _BINARIES else PostgresServer)(settings=self._settings())
 
     def __enter__(self) -> Self:
         self.server.start()
@@ -55,14 +65,18 @@ class SecuredPostgres:
         """For the user with a password; by default the server's certificate is verified."""
         return self._url(f"relay:{quote(password, safe='')}", parameters)
 
+    def url_of(self, user: str, password: str, database: str, ca_file: str) -> str:
+        """For another user, who has a password, in another database."""
+        return self._url(f"{user}:{password}", {"sslrootcert": ca_file}, database)
+
     def url_with(self, pair: KeyPair | None) -> str:
         """For the user who needs a certificate."""
         return self._url(CERTIFIED, {"sslcert": pair.certificate, "sslkey": pair.key} if pair else {})
 
-    def _url(self, login: str, parameters: dict[str, object]) -> str:
+    def _url(self, login: str, parameters: dict[str, object], database: str = "postgres") -> str:
         known: dict[str, object] = {"sslmode": "verify-full", "sslrootcert": self.identities.ca_file}
         query = "&".join(f"{name}={value}" for name, value in (known | parameters).items())
-        return f"postgres://{login}@127.0.0.1:{self.server.port}/postgres?{query}"
+        return f"postgres://{login}@127.0.0.1:{self.server.port}/{database}?{query}"
 
     def _settings(self) -> dict[str, str]:
         (self._files / "hba").write_text(_HBA, encoding="utf-8")
