@@ -19,6 +19,8 @@ from relay.core.extras import requires
 from relay.core.formats import cloudevents
 from relay.core.formats.choice import message_format
 from relay.core.formats.message import MessageFormat
+from relay.core.origins import AHEAD, LiveUrl, PasswordCommand
+from relay.core.origins import of as origin_of
 from relay.core.ports import Publisher
 from relay.settings.settings import Settings
 
@@ -43,6 +45,7 @@ def kafka_options(settings: Settings) -> KafkaOptions:
         allowed_types=settings.allowed_event_types or (),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
+        live=_live(settings, "KAFKA_PASSWORD_COMMAND", AHEAD),
         batch_size=settings.kafka_batch_size,
         batch_bytes=settings.kafka_batch_bytes,
         batch_timeout=settings.kafka_batch_timeout,
@@ -65,6 +68,7 @@ def nats_options(settings: Settings) -> NatsOptions:
         allowed_types=settings.allowed_event_types or (),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
+        live=_live(settings, "NATS_PASSWORD_COMMAND"),
         publish_timeout=settings.nats_publish_timeout,
         connection_timeout=settings.nats_connection_timeout,
     )
@@ -79,6 +83,7 @@ def redis_options(settings: Settings) -> RedisOptions:
         message_format=_message_format(settings, cloudevents.REDIS),
         receipts=_wants_receipts(settings),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
+        live=_live(settings, "REDIS_PASSWORD_COMMAND"),
         connection_timeout=settings.redis_connection_timeout,
         write_timeout=settings.redis_write_timeout,
         maxlen=settings.redis_maxlen,
@@ -94,6 +99,7 @@ def rabbit_options(settings: Settings) -> RabbitOptions:
     return RabbitOptions(
         message_format=_message_format(settings, cloudevents.AMQP),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
+        live=_live(settings, "RABBITMQ_PASSWORD_COMMAND"),
         exchange=settings.rabbitmq_exchange or "",
         mandatory=settings.rabbitmq_mandatory,
         publish_timeout=settings.rabbitmq_publish_timeout,
@@ -204,6 +210,17 @@ def _target(settings: Settings) -> DestinationConfig:
 
 def _message_format(settings: Settings, binding: cloudevents.Binding) -> MessageFormat | None:
     return message_format(settings.message_format, settings.cloudevents_source or "", binding)
+
+
+def _live(settings: Settings, variable: str, ahead: float = 0.0) -> LiveUrl | None:
+    """What says how PUBLISHER_URL is now; None where it stays. Raises ConfigError for a command with an open quote."""
+    text = getattr(settings, variable.lower())
+    try:
+        command = None if text is None else PasswordCommand(variable, text)
+    except ValueError:
+        raise ConfigError(f"{variable}: a quote in it is not closed") from None
+    url = required(settings.publisher_url, "PUBLISHER_URL")
+    return LiveUrl(url, command, ahead) if command is not None or origin_of(url) is not None else None
 
 
 def _wants_receipts(settings: Settings) -> bool:

@@ -7,14 +7,18 @@ use. Nothing here is shown: no message has a part of a secret. Safe to call from
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 import shlex
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
+from urllib.parse import quote, unquote
 
 from relay.core.errors import StorageUnavailable
 
@@ -23,6 +27,10 @@ logger: Final = logging.getLogger(__name__)
 LONGEST_COMMAND: Final = 10.0
 """Seconds that a command for a password may take."""
 _GOOD_FOR: Final = 60.0  # seconds, without a time of its own
+AHEAD: Final = 15.0
+"""Seconds before its end at which a client that connects without asking gets the next password."""
+_LOGIN: Final = re.compile(r"(?P<scheme>[\w+]+://)?(?:(?P<login>[^@/?#,]*)@)?(?P<rest>.*)", re.DOTALL)
+T = TypeVar("T")
 _origins: Final[dict[str, SecretOrigin]] = {}
 
 
@@ -35,13 +43,27 @@ class PasswordCommand:
         self._arguments = shlex.split(text)
         self._lock = threading.Lock()
         self._password = ""
-        self._until = 0.0
+        self._until = self._life = 0.0
 
-    def password(self) -> str:
-        """The password that is good now. Raises StorageUnavailable where the command fails."""
+    @property
+    def until(self) -> float:
+        """Until when the last password is good, in seconds since 1970."""
+        return self._until
+
+    def password(self, ahead: float = 0.0) -> str:
+        """The password that is good now, and for ``ahead`` seconds. Raises StorageUnavailable where the command fails.
+
+        Ahead of time, within the last half of its life, a command that fails leaves the one that is still good.
+        """
         with self._lock:
-            if time.time() >= self._until:
-                self._password, self._until = self._run()
+            now = time.time()
+            if now >= self._until - min(ahead, self._life / 2):
+                try:
+                    self._password, self._until = self._run()
+                    self._life = self._until - now
+                except StorageUnavailable:
+                    if now >= self._until:
+                        raise
             return self._password
 
     def refused(self) -> None:
@@ -89,6 +111,13 @@ class SecretOrigin:
         self._variable = variable
         self._read = read
         self._said = ""
+        self._last = ""
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="secret")
+        """Of its own: a command that hangs holds up nothing else that waits for a thread."""
+
+    async def off_loop(self, call: Callable[[], T]) -> T:
+        """What ``call`` returns, which may block."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def present(self, last: str) -> str:
         """The value now; ``last`` where it cannot be read, which is said once for each reason."""
@@ -98,7 +127,8 @@ class SecretOrigin:
             value = self._read()
         except ValueError as error:
             self.say(str(error))
-            return last
+            return self._last or last
+        self._last = value
         return value
 
     def say(self, reason: str) -> None:
@@ -107,6 +137,53 @@ class SecretOrigin:
             text = "%s cannot be read again: %s; the value that was read last is used"
             logger.warning(text, self._variable, reason, extra={"action": "secret_unread"})
         self._said = reason
+
+
+class LiveUrl:
+    """A URL whose login may change: each new connection asks for the ``present`` one."""
+
+    def __init__(self, url: str, command: PasswordCommand | None = None, ahead: float = 0.0) -> None:
+        """``ahead`` as for ``PasswordCommand.password``."""
+        self.command = command
+        self.latest = url
+        """As ``present`` returned it last."""
+        self._url = url
+        self._origin = of(url) or SecretOrigin("")
+        self._ahead = ahead
+
+    @property
+    def until(self) -> float:
+        """Until when the password of the command is good, in seconds since 1970."""
+        return self.command.until if self.command is not None else 0.0
+
+    async def present(self) -> str:
+        """As it is now. Raises StorageUnavailable where the command gives no password."""
+        return await self._origin.off_loop(self._now)
+
+    def refused(self) -> None:
+        """The server has refused the login."""
+        if self.command is not None:
+            self.command.refused()
+
+    def _now(self) -> str:
+        url = self._origin.present(self._url)
+        self.latest = url if self.command is None else _with_password(url, self.command.password(self._ahead))
+        return self.latest
+
+
+def login_of(url: str) -> tuple[str, str]:
+    """User and password of a URL, decoded; empty where it has none."""
+    match = _LOGIN.fullmatch(url.strip())
+    user, _, password = ((match and match["login"]) or "").partition(":")
+    return unquote(user), unquote(password)
+
+
+def _with_password(url: str, password: str) -> str:
+    """A URL with the password of its user; its own wins."""
+    match = _LOGIN.fullmatch(url.strip())
+    if match is None or ":" in (match["login"] or ""):
+        return url
+    return f"{match['scheme'] or ''}{match['login'] or ''}:{quote(password, safe='')}@{match['rest']}"
 
 
 def remember(value: str, origin: SecretOrigin) -> None:

@@ -54,7 +54,7 @@ _FAREWELL: Final = 5.0  # seconds that the end of a server's process is waited f
 async def connect_async(parameters: ConnectionParameters, adapters: AdaptersMap | None = None) -> Connection:
     """A new connection for asyncio, with the secret as it is now. Raises psycopg.Error."""
     with _with_secret(parameters):
-        present = await asyncio.to_thread(parameters.present) if isinstance(parameters, LiveParameters) else parameters
+        present = await parameters.present_off_loop() if isinstance(parameters, LiveParameters) else parameters
         return await EagerConnection.connect(
             **present,  # type: ignore[arg-type]  # libpq's own parameters, by name
             autocommit=True,

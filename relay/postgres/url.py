@@ -103,6 +103,10 @@ class LiveParameters(dict[str, str | int]):
             values["password"] = self._origin.command.password()
         return values
 
+    async def present_off_loop(self) -> ConnectionParameters:
+        """Likewise, for asyncio."""
+        return await self._origin.off_loop(self.present)
+
     def refused(self) -> None:
         """The server has refused the login."""
         if self._origin.command is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
@@ -20,6 +20,14 @@ from relay.settings.kinds import (
 
 NAME_REPLACEMENTS = ("-", "_")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def _password_command(printed: str = "password") -> Any:  # noqa: ANN401 - as ``variable``
+    return variable(
+        None,
+        f"Command that prints the {printed} of PUBLISHER_URL's user, as STORAGE_PASSWORD_COMMAND does.",
+        shown="unset",
+    )
 
 
 class Kafka(VariableGroup):
@@ -45,6 +53,7 @@ class Kafka(VariableGroup):
     kafka_write_timeout: Duration = variable("10s", "Longest wait for the acknowledgement of one produce request.")
     kafka_read_timeout: Duration = variable("10s", "Longest wait for any other response of a broker.")
     kafka_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
+    kafka_password_command: Text | None = _password_command("password, or with `sasl.mechanism=OAUTHBEARER` the token,")
     kafka_max_attempts: Count = variable("5", "The client's own resends of one message.")
     kafka_async: Flag = variable(
         "false",
@@ -57,12 +66,14 @@ class Nats(VariableGroup):
 
     nats_publish_timeout: Duration = variable("5s", "Longest wait for the stream's acknowledgement.")
     nats_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
+    nats_password_command: Text | None = _password_command("password, or the token where it names no user,")
 
 
 class Redis(VariableGroup):
     """Redis"""
 
     redis_connection_timeout: Duration = variable("5s", "Longest wait for a connection.")
+    redis_password_command: Text | None = _password_command()
     redis_write_timeout: Duration = variable(
         "1s", "Longest silence of the server while replies are due and no bytes are on their way to it."
     )
@@ -96,6 +107,7 @@ class RabbitMQ(VariableGroup):
     )
     rabbitmq_publish_timeout: Duration = variable("10s", "Longest wait for the confirm of a message.")
     rabbitmq_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
+    rabbitmq_password_command: Text | None = _password_command()
 
 
 class Http(VariableGroup):

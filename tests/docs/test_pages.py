@@ -31,6 +31,7 @@ FRAGMENTS = {
     "docs/guide/spark-archive.md  2": "settings of Spark; make tables runs the archive on them",
     "docs/guide/spark-archive.md  3": "settings of Spark; make tables runs the archive on them",
     "docs/operate/deployment.md  1": "values of the chart; tests/deploy/test_helm.py renders values of each kind",
+    "docs/operate/managed-postgres.md  1": "drops everything; tests/cli/test_roles.py drops the roles",
     "docs/guide/routing.md toml 1": "tests/routing/test_page.py reads it as the relay does",
     "docs/guide/routing.md toml 2": "tests/routing/test_page.py reads it as the relay does",
     "docs/guide/routing.md toml 3": "tests/routing/test_page.py reads it as the relay does",

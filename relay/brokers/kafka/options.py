@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote
 from relay.brokers.files import check_files
 from relay.core.errors import ConfigError
 from relay.core.formats.message import MessageFormat
+from relay.core.origins import LiveUrl, login_of
 from relay.core.secrets import mask_values
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -64,6 +65,8 @@ class KafkaOptions:
     (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), except those that the guarantees depend on. By default keys
     are partitioned by CRC32; ``partitioner=murmur2_random`` puts them where Java's producer does.
     """
+    live: LiveUrl | None = field(default=None, repr=False, compare=False)
+    """What says how ``url`` is now; None where it stays."""
     batch_size: int | None
     """Most messages of one produce request; None is librdkafka's own 10,000."""
     batch_bytes: int
@@ -124,7 +127,16 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
     if options.batch_size is not None:
         config["batch.num.messages"] = _within(1, options.batch_size, 1_000_000)
     check_files(connection, [name for name in _FILES if connection.get(name) != "probe"])
+    if options.live is not None and options.live.command is not None:
+        return config | connection | _from_command(options.live, connection)
     return config | connection
+
+
+def _from_command(live: LiveUrl, connection: dict[str, str]) -> dict[str, Any]:
+    """What is configured while a command says the password, or the token, which librdkafka asks for itself."""
+    if "OAUTHBEARER" in (connection.get("sasl.mechanism"), connection.get("sasl.mechanisms")):
+        return {"oauth_cb": lambda _: (login_of(live.latest)[1], live.until)}
+    return {} if connection.get("sasl.password") else {"sasl.password": "unset"}
 
 
 def run_config(options: KafkaOptions) -> dict[str, Any] | None:

@@ -31,6 +31,11 @@ class KafkaProbe:
         [client] = self._clients
         await asyncio.wait_for(asyncio.to_thread(client.list_topics, _TOPIC, timeout), timeout + 0.1)
 
+    def log_in(self, user: str, password: str) -> None:
+        """The login of every connection from now on."""
+        for client in self._clients:
+            client.set_sasl_credentials(user, password)
+
     def serve(self) -> None:
         """Pass on the errors of the connection."""
         for client in self._clients:

@@ -46,9 +46,11 @@ from relay.brokers.kafka.errors import (
 from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, refusal, run_config
 from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
+from relay.brokers.login import present
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.names import remembered
+from relay.core.origins import login_of
 from relay.core.outcome import Acknowledged, Away, Outcome, OutcomeSink, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import SingleDestination
 from relay.core.secrets import mask_values
@@ -72,6 +74,7 @@ class KafkaPublisher(SingleDestination):
         self._options = options
         self._refused_topic = remembered(partial(invalid_topic, allowed=options.allowed_types))
         self._config: dict[str, Any] = {}
+        self._url = options.url
         self._run_config: dict[str, Any] | None = None
         self._abandoning = False
         self._main: KafkaSession | None = None
@@ -110,6 +113,13 @@ class KafkaPublisher(SingleDestination):
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event; waits while the client's queue is full."""
+        if self._main is None and self._runs is None:
+            try:
+                await self._renew()
+            except BrokerUnreachable as error:
+                lost = Unreachable(str(error))
+                sink([(event, lost) for event in events])
+                return
         runs: list[OutboxEvent] = []
         if self.keeps_runs:
             runs = [event for event in events if event.partition_key and event.last_code is None]
@@ -123,6 +133,7 @@ class KafkaPublisher(SingleDestination):
 
     async def probe(self, timeout: float) -> None:
         """Ask any broker for metadata, over a connection of the probe's own."""
+        await self._renew()
         if self._probe is None:
             self._probe = KafkaProbe(self._config, self._note_error)
         probe = self._probe
@@ -130,6 +141,8 @@ class KafkaPublisher(SingleDestination):
             await probe.ask(timeout)
         except (TimeoutError, KafkaException) as error:
             probe.serve()  # the cause may still be unreported
+            if self._refusal and self._options.live is not None:
+                self._options.live.refused()
             reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else error.args[0].str()
             if probe is self._probe:
                 self._probe = None
@@ -167,6 +180,23 @@ class KafkaPublisher(SingleDestination):
         It resends once, so that a cut is noticed in less than a second instead of four (five resends).
         """
         return KafkaPublisher(replace(self._options, max_attempts=1))
+
+    async def _renew(self) -> None:
+        """Give each client the login as it is now, ahead of time: librdkafka connects again without asking.
+
+        Raises BrokerUnreachable where a command gives no password.
+        """
+        url = (await present(self._options)).url
+        if url == self._url:
+            return
+        self._url = url
+        user, password = login_of(url)
+        if not user:  # a token, which librdkafka asks for
+            return
+        self._config |= {"sasl.username": user, "sasl.password": password}
+        for client in (self._main, self._runs, self._alone, self._probe):
+            if client is not None:
+                client.log_in(user, password)
 
     def _main_session(self) -> KafkaSession:
         if self._main is None:

@@ -205,6 +205,11 @@ class KafkaSession:
             elif at < len(events):
                 await asyncio.sleep(0)
 
+    def log_in(self, user: str, password: str) -> None:
+        """The login of every connection from now on."""
+        if self._producer is not None:
+            self._producer.set_sasl_credentials(user, password)
+
     def serve(self) -> bool:
         """Take the client's reports; return whether there were any.
 

@@ -12,6 +12,7 @@ from relay.brokers.nats.identity import identity_arguments
 from relay.brokers.tls import TLS_FILES, client_context
 from relay.core.errors import ConfigError
 from relay.core.formats.message import MessageFormat
+from relay.core.origins import LiveUrl
 
 _SERVER = re.compile(
     r"(?:(?P<scheme>\w+)://)?(?:(?P<login>[^@/]*)@)?(?P<address>(?:\[[0-9A-Fa-f:.%\w]+\]|[^@/?#:\[\]\s]+)(?::\d{1,5})?)/?"
@@ -39,6 +40,8 @@ class NatsOptions:
     ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read again for every connection. ``max_control_line`` is the
     servers' own setting of that name, where it is not 4096.
     """
+    live: LiveUrl | None = field(default=None, repr=False, compare=False)
+    """What says how ``url`` is now; None where it stays."""
     publish_timeout: float
     """From the offer of a message to its acknowledgement."""
     connection_timeout: float
@@ -115,6 +118,6 @@ def _login(logins: Iterable[str | None]) -> dict[str, str]:
     if login is None:
         return {}
     user, separator, password = login.partition(":")
-    if not separator:
-        return {"token": unquote(user)}
+    if not separator or not user:
+        return {"token": unquote(password or user)}
     return {"user": unquote(user), "password": unquote(password)}

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 
 from relay.brokers.current_session import CurrentSession
+from relay.brokers.login import present, renewed
 from relay.brokers.nats.options import NatsOptions, connect_arguments, server_names
 from relay.brokers.nats.session import NatsSession
 from relay.core.errors import BrokerUnreachable, ConfigError
@@ -63,7 +64,8 @@ class NatsPublisher(SingleDestination):
 
     async def _connect(self) -> NatsSession:
         try:  # read for every session: mounted secrets and certificates are replaced while the relay runs
-            arguments = await asyncio.to_thread(connect_arguments, self._options)
+            arguments = await asyncio.to_thread(connect_arguments, await present(self._options))
         except ConfigError as error:
             raise BrokerUnreachable(str(error)) from None
-        return await NatsSession.connect(self._options, arguments)
+        with renewed(self._options):
+            return await NatsSession.connect(self._options, arguments)

@@ -10,6 +10,7 @@ from typing import TypeVar
 from nats.aio.client import Client
 from nats.errors import Error
 
+from relay.brokers.login import present
 from relay.brokers.nats.client import NatsClient
 from relay.brokers.nats.options import NatsOptions, connect_arguments, server_names
 from relay.core.errors import BrokerUnreachable, reason_of
@@ -65,7 +66,7 @@ async def _with_client(options: NatsOptions, ask: Callable[[Client], Awaitable[T
     try:
         async with asyncio.timeout(options.connection_timeout):
             await client.connect(
-                **connect_arguments(options),
+                **connect_arguments(await present(options)),
                 error_cb=on_error,
                 allow_reconnect=False,
                 max_reconnect_attempts=1,  # of the first connection too

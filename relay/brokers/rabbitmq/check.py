@@ -15,6 +15,7 @@ from pamqp.base import Frame
 
 from relay.brokers.findings import all_exist
 from relay.brokers.kinds import CheckContext
+from relay.brokers.login import present
 from relay.brokers.rabbitmq.frames import CHANNEL
 from relay.brokers.rabbitmq.options import RabbitOptions, read_target
 from relay.brokers.rabbitmq.wire import AmqpWire, ServerClosed
@@ -63,7 +64,7 @@ async def missing_queues(options: RabbitOptions, names: Sequence[str]) -> list[s
 
 @asynccontextmanager
 async def _connection(options: RabbitOptions) -> AsyncIterator[AmqpWire]:
-    target = read_target(options)
+    target = read_target(await present(options))
     connection = await AmqpWire.connect(target, options.connection_timeout)
     try:
         async with asyncio.timeout(options.connection_timeout):

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote
 from relay.brokers.tls import TLS_FILES, client_context
 from relay.core.errors import ConfigError
 from relay.core.formats.message import MessageFormat
+from relay.core.origins import LiveUrl
 
 _URL: Final = re.compile(
     r"(?P<scheme>amqps?)://(?:(?P<login>[^@/?#]*)@)?(?P<hosts>[^@/?#]+)(?:/(?P<vhost>[^/?#]*))?(?:\?(?P<query>[^#]*))?",
@@ -38,6 +39,8 @@ class RabbitOptions:
     User, password and vhost are percent-decoded; without a login it is guest's, without a vhost ``/``. The query may
     name files: ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read again for every connection.
     """
+    live: LiveUrl | None = field(default=None, repr=False, compare=False)
+    """What says how ``url`` is now; None where it stays."""
     exchange: str
     """Where messages go, with the event type as routing key; empty for the default exchange, which routes to the queue
     of that name.

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Sequence
 
 from relay.brokers.current_session import CurrentSession
+from relay.brokers.login import present, renewed
 from relay.brokers.rabbitmq.options import RabbitOptions, RabbitTarget, read_target
 from relay.brokers.rabbitmq.session import RabbitSession
 from relay.brokers.rabbitmq.wire import AmqpWire, TooManyConnections
@@ -51,7 +52,8 @@ class RabbitPublisher(SingleDestination):
         """Log in on a connection of its own. Raises BrokerUnreachable."""
         target = await self._target()
         try:
-            connection = await AmqpWire.connect(target, timeout)
+            with renewed(self._options):
+                connection = await AmqpWire.connect(target, timeout)
         except TooManyConnections:
             if self._current.in_use is None:
                 raise
@@ -76,10 +78,12 @@ class RabbitPublisher(SingleDestination):
         return RabbitPublisher(self._options)
 
     async def _connect(self) -> RabbitSession:
-        return await RabbitSession.connect(self._options, await self._target())
+        target = await self._target()
+        with renewed(self._options):
+            return await RabbitSession.connect(self._options, target)
 
     async def _target(self) -> RabbitTarget:
         try:  # read for every connection: mounted certificates are replaced while the relay runs
-            return await asyncio.to_thread(read_target, self._options)
+            return await asyncio.to_thread(read_target, await present(self._options))
         except ConfigError as error:
             raise BrokerUnreachable(str(error)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relay.core.formats.message import MessageFormat
+from relay.core.origins import LiveUrl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,8 @@ class RedisOptions:
     url: str = field(repr=False)
     """``redis://user:password@host:6379/0``, ``rediss://…`` for TLS, ``redis+sentinel://…``, ``redis+cluster://…`` (see
     ``relay.brokers.redis.servers``); redis-py's parameters may stand in the query (``ssl_ca_certs=/etc/ca.pem``)."""
+    live: LiveUrl | None = field(default=None, repr=False, compare=False)
+    """What says how ``url`` is now; None where it stays."""
     connection_timeout: float
     """For one connection, TLS and login included."""
     write_timeout: float

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError, ResponseError
 
+from relay.brokers.login import renewed
 from relay.brokers.redis.errors import kind_of, unreachable
 from relay.brokers.redis.nodes import RedisNodes
 from relay.brokers.redis.options import RedisOptions
@@ -151,7 +152,8 @@ class RedisPublisher:
             if isinstance(error, TimeoutError):
                 raise
             if reason := unreachable(error):
-                raise kind_of(error)(f"{address or self._named_servers()}: {reason}") from None
+                with renewed(self._options):
+                    raise kind_of(error)(f"{address or self._named_servers()}: {reason}") from None
 
     def _named_servers(self) -> RedisServers:
         if self._servers is None:
@@ -179,7 +181,8 @@ class RedisPublisher:
             raise BrokerUnreachable(f"{address or servers}: no connection within {timeout:g} s") from None
         except (RedisError, OSError) as error:
             reason = unreachable(error) or str(error)
-            raise kind_of(error)(f"{address or servers}: {reason}") from None
+            with renewed(self._options):
+                raise kind_of(error)(f"{address or servers}: {reason}") from None
         session = RedisSession(connection, self._options, redirect)
         if address is None and self._primary is not announced and self._primary != session.address:
             ended = Unreachable(f"the Sentinels name another primary: {self._primary}")

@@ -25,9 +25,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from relay.brokers.files import check_files
+from relay.brokers.login import present
 from relay.brokers.redis.errors import classify
 from relay.brokers.redis.options import RedisOptions
 from relay.core.errors import ConfigError
+from relay.core.origins import login_of
 from relay.core.outcome import Unreachable
 
 _SHAPE: Final = (
@@ -60,6 +62,7 @@ class RedisServers:
 
     def __init__(self, options: RedisOptions) -> None:
         """Raises ConfigError, without any part of the URL, for an invalid one."""
+        self._options = options
         self._timeout = options.connection_timeout
         match = _URL.fullmatch(options.url.strip())
         query = dict(parse_qsl(match["query"] or "", keep_blank_values=True)) if match else {}
@@ -95,7 +98,7 @@ class RedisServers:
         self._starts.sort(key=lambda each: each != start)
 
     async def connect(self, address: RedisAddress | None) -> AbstractConnection:
-        """Return a connection that is logged in. Raises RedisError or OSError."""
+        """Return a connection that is logged in. Raises RedisError, OSError, BrokerUnreachable."""
         if address is not None:
             return await self._open(self._arguments(address))
         if not self._starts:
@@ -142,6 +145,9 @@ class RedisServers:
         return {"host": address.host, "port": address.port}
 
     async def _open(self, changes: dict[str, Any]) -> AbstractConnection:
+        if self._options.live is not None and "username" not in changes:
+            user, password = login_of((await present(self._options)).url)
+            changes = {**changes, "username": user or None, "password": password or None}
         connection = self._pool.connection_class(**self._pool.connection_kwargs | changes)
         try:
             await connection.connect()  # type: ignore[no-untyped-call]

@@ -10,10 +10,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.core.errors import BrokerRefused, BrokerUnreachable
+from relay.core.origins import LiveUrl, PasswordCommand, SecretOrigin, remember
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.kafka import create_topic
@@ -151,3 +152,54 @@ async def _probe_error(publisher: KafkaPublisher, until: str) -> str:
             if until in str(caught.value):
                 assert isinstance(caught.value, BrokerRefused)
                 return str(caught.value)
+
+
+async def test_a_password_that_changes_in_its_file_is_given_to_the_clients(secured: Secured, tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text(sasl(secured, "SCRAM-SHA-256", "first"))
+    admin = AdminClient({"bootstrap.servers": secured.broker.url})
+    change_password(admin, "first")
+    remember(file.read_text(), SecretOrigin("PUBLISHER_URL_FILE", file.read_text))
+    url = file.read_text()
+    publisher = KafkaPublisher(kafka_options(url, live=LiveUrl(url)))
+    await publisher.open()
+    await published(publisher)
+    await publisher.probe(patience(10))
+    change_password(admin, "second")
+    file.write_text(sasl(secured, "SCRAM-SHA-256", "second"))
+    await publisher.probe(patience(10))
+    await publisher.abandon("a new connection")
+    await published(publisher)
+    await publisher.close()
+    change_password(admin, PASSWORD)
+
+
+@pytest.mark.process
+async def test_a_command_prints_the_tokens(secured: Secured, tmp_path: Path) -> None:
+    """OAUTHBEARER without OIDC: what MSK's and other services' signers print."""
+    file = tmp_path / "token"
+    file.write_text("no token\n2099-01-01T00:00:00Z\n")
+    url = secured.url("OAUTH", security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER")
+    command = PasswordCommand("KAFKA_PASSWORD_COMMAND", f"cat {file}")
+    publisher = KafkaPublisher(kafka_options(url, live=LiveUrl(url, command)))
+    await publisher.open()
+    with pytest.raises(BrokerUnreachable):
+        await publisher.probe(patience(2))
+    file.write_text(f"{secured.issuer.token(USER)}\n")
+    command.refused()
+    await publisher.probe(patience(10))
+    await published(publisher)
+    await publisher.close()
+
+
+def change_password(admin: AdminClient, password: str) -> None:
+    mechanism = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    changes = admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, mechanism, password.encode())])
+    for change in changes.values():
+        change.result(patience(10))
+
+
+async def published(publisher: KafkaPublisher) -> None:
+    sink, events = Collector(), [make_event(TOPIC)]
+    await publisher.publish(events, sink)
+    assert await sink.outcomes(events) == [Acknowledged()]

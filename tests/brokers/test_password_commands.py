@@ -1,0 +1,124 @@
+"""A command that prints the broker's password: one that was refused is followed by the next one, without a restart."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from relay.brokers.nats.publisher import NatsPublisher
+from relay.brokers.rabbitmq.publisher import RabbitPublisher
+from relay.brokers.redis.publisher import RedisPublisher
+from relay.core.errors import BrokerRefused, BrokerUnreachable
+from relay.core.origins import LiveUrl, PasswordCommand, login_of
+from relay.core.outcome import Acknowledged
+from relay.core.ports import Publisher
+from tests.brokers.harness.base import Collector, make_event
+from tests.support.options import nats_options, rabbit_options, redis_options
+from tests.support.rabbitmq import RabbitAdmin
+from tests.support.servers.nats import NatsServer
+from tests.support.servers.rabbitmq import RabbitServer
+from tests.support.servers.valkey import ValkeyServer
+from tests.support.waiting import patience
+
+PASSWORD = "pa:ss/w@rd"
+
+
+def printing(file: Path) -> PasswordCommand:
+    return PasswordCommand(
+        "THE_COMMAND", shlex.join([sys.executable, "-c", "import sys; print(open(sys.argv[1]).read())", str(file)])
+    )
+
+
+def live(url: str, file: Path) -> LiveUrl:
+    return LiveUrl(url, printing(file))
+
+
+@contextmanager
+def nats(file: Path, login: str = "relay@", rule: str = f"user: relay, password: '{PASSWORD}'") -> Iterator[Publisher]:
+    with NatsServer(config=f"authorization {{ {rule} }}") as server:
+        url = server.url.replace("nats://", f"nats://{login}")
+        yield NatsPublisher(nats_options(url, live=live(url, file)))
+
+
+@contextmanager
+def nats_token(file: Path) -> Iterator[Publisher]:
+    with nats(file, "", f"token: '{PASSWORD}'") as publisher:
+        yield publisher
+
+
+@contextmanager
+def redis(file: Path) -> Iterator[Publisher]:
+    with ValkeyServer(settings={"user": f"relay on >{PASSWORD} ~* &* +@all"}) as server:
+        url = server.url.replace("redis://", "redis://relay@")
+        yield RedisPublisher(redis_options(url, live=live(url, file)))
+
+
+@contextmanager
+def rabbitmq(file: Path) -> Iterator[Publisher]:
+    with RabbitServer() as server, RabbitAdmin(server.url) as admin:
+        admin.declare("letters")
+        url = f"amqp://admin@{urlsplit(server.url).netloc.rpartition('@')[2]}"
+        yield RabbitPublisher(rabbit_options(url, live=live(url, file)))
+
+
+@pytest.mark.parametrize(
+    ("broker", "password", "stores"),
+    [
+        pytest.param(nats, PASSWORD, False, marks=pytest.mark.nats, id="nats"),
+        pytest.param(nats_token, PASSWORD, False, marks=pytest.mark.nats, id="nats token"),
+        pytest.param(redis, PASSWORD, True, marks=pytest.mark.redis, id="redis"),
+        pytest.param(rabbitmq, "admin", True, marks=pytest.mark.rabbitmq, id="rabbitmq"),
+    ],
+)
+async def test_a_refused_password_is_followed_by_the_next_one(
+    broker: type[object], password: str, stores: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("wr0ng\n2099-01-01T00:00:00Z\n")
+    with broker(file) as publisher:  # type: ignore[call-arg,attr-defined]
+        await publisher.open()
+        with pytest.raises(BrokerRefused) as refused:
+            await publisher.probe(patience())
+        assert "wr0ng" not in str(refused.value)
+        file.write_text(f"{password}\n2099-01-01T00:00:00Z\n")
+        await publisher.probe(patience())
+        if stores:
+            sink, events = Collector(), [make_event("letters")]
+            await publisher.publish(events, sink)
+            assert await sink.outcomes(events) == [Acknowledged()]
+        file.unlink()  # the password is good for long, and is not asked for again
+        await publisher.abandon("a new connection")
+        await publisher.probe(patience())
+        await publisher.close()
+
+
+@pytest.mark.nats
+async def test_a_command_that_fails_is_why_the_broker_is_unreachable(tmp_path: Path) -> None:
+    with nats(tmp_path / "missing") as publisher:
+        await publisher.open()
+        with pytest.raises(BrokerUnreachable, match="THE_COMMAND gives no password: it ended with exit code 1"):
+            await publisher.probe(patience())
+        await publisher.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "now"),
+    [
+        ("nats://relay@h:1,h2:1", "nats://relay:a%3Ab@h:1,h2:1"),
+        ("nats://h:1", "nats://:a%3Ab@h:1"),
+        ("h:1,h2:1", ":a%3Ab@h:1,h2:1"),
+        ("redis+sentinel://u@h:1/name?x=@", "redis+sentinel://u:a%3Ab@h:1/name?x=@"),
+        ("amqp://u:own@h", "amqp://u:own@h"),
+    ],
+)
+@pytest.mark.process
+async def test_a_password_gets_into_the_login_of_a_url(url: str, now: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a:b\n")
+    assert await live(url, tmp_path / "token").present() == now
+    assert login_of(now)[1] in ("a:b", "own")
