@@ -47,7 +47,7 @@ def migrate(
 
     Running it again changes nothing. With --dry-run it prints the pending migrations and their SQL.
 
-    Example: relay-cli log migrate --log-store-url postgres://owner@host:5432/log
+    Example: relay-cli log migrate --delivery-log-url postgres://owner@host:5432/log
     """
     plan = with_store(url, schema, prefix, lambda store: store.migrate(dry_run=dry_run))
     if dry_run:

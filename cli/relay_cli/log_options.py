@@ -19,7 +19,13 @@ Result = TypeVar("Result")
 
 DeliveryLogUrl = Annotated[
     str | None,
-    typer.Option("--log-store-url", metavar="URL", help="The log, instead of DELIVERY_LOG_URL.", show_default=False),
+    typer.Option(
+        "--delivery-log-url",
+        "--log-store-url",
+        metavar="URL",
+        help="The log, instead of DELIVERY_LOG_URL.",
+        show_default=False,
+    ),
 ]
 Schema = Annotated[
     str | None,
@@ -72,7 +78,7 @@ def log_url(url: str | None) -> str:
     address = log_location({"DELIVERY_LOG_URL": url} if url else {}).url
     if address is None:
         raise ConfigError(
-            "DELIVERY_LOG_URL is not set; set it, or pass --log-store-url postgres://user@host:5432/database"
+            "DELIVERY_LOG_URL is not set; set it, or pass --delivery-log-url postgres://user@host:5432/database"
         )
     return address
 

@@ -21,11 +21,20 @@ from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.eventstore.schema import Access, grants
 from relay.eventstore.statements import EventStoreStatements
 from relay.inbox.grants import grants as inbox_grants
+from relay.outbox.admin.grants import lacking_rights
 from relay.outbox.admin.rolecheck import check_role
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
 from relay.postgres.grants import Holding, Right, bare, holding, rights_of
-from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, quote_identifier, statement
+from relay.postgres.sql import (
+    DEFAULT_INBOX,
+    DEFAULT_SCHEMA,
+    Name,
+    TableName,
+    quote_identifier,
+    statement,
+    without_parameters,
+)
 from relay.postgres.url import connection_parameters
 from relay.settings.settings import Settings
 from relay.spark.statements import DEFAULT_SCHEMA as SPARK_SCHEMA
@@ -64,7 +73,9 @@ def examine_role(role: Role, settings: Settings, retention: float, schema: str |
         case _:
             findings = check_role(_storage_url(settings), settings.storage_table_name, role, retention)
             answers = not any(finding.subject == "database" and finding.level is Level.ERROR for finding in findings)
-            return [*findings, *_console(settings, schema)] if role is Role.CONSOLE and answers else findings
+            if answers:
+                findings += _console(settings, schema) if role is Role.CONSOLE else _inbox(settings, role)
+            return findings
 
 
 def _storage_url(settings: Settings) -> str:
@@ -79,12 +90,30 @@ def _consumer(url: str, settings: Settings) -> list[Finding]:
 
     def work(connection: SyncConnection) -> list[Finding]:
         user = connection.info.user
-        grants = inbox_grants(inbox, user, Role.CONSUMER)
+        grants = [*_usage(inbox, user), *inbox_grants(inbox, user, Role.CONSUMER)]
         there = [grant for grant in grants if _tables_exist(connection, grant)] or grants
         advice = f"run: {'; '.join(bare(grant) for grant in there)}"
         return _rights(connection, [_Purpose("the inbox", there, advice)], "run as the owner: relay-cli inbox migrate")
 
     return _examined(url, work)
+
+
+def _usage(inbox: TableName, user: str) -> list[str]:
+    """The right on the schema of the inbox, where the table's name has one."""
+    names: dict[str, Name] = {"public": str(inbox.schema), "app_role": user}
+    return [without_parameters(statement("roles:use_schema", names=names))] if inbox.schema else []
+
+
+def _inbox(settings: Settings, role: Role) -> list[Finding]:
+    """What a role lacks on an inbox beside the outbox, where there is one."""
+    inbox = TableName(DEFAULT_INBOX, settings.storage_table_name.schema)
+
+    def work(connection: SyncConnection) -> list[Finding]:
+        user = connection.info.user
+        grants = inbox_grants(inbox, user, role)
+        return [found for grant in grants for found in lacking_rights(connection, grant, user, where_it_exists=True)]
+
+    return _examined(_storage_url(settings), work)
 
 
 def _tables_exist(connection: SyncConnection, grant: str) -> bool:

@@ -12,8 +12,9 @@ from typing import Final
 
 from relay.core.errors import SchemaError
 from relay.postgres.connect import Connection
+from relay.postgres.errors import USAGE
 from relay.postgres.grants import NO_PRIVILEGE, THE_USER, grant_on, rights_text
-from relay.postgres.sql import TableName, statement
+from relay.postgres.sql import TableName, quote_identifier, statement
 
 COLUMNS: Final = (
     "event_id",
@@ -58,8 +59,8 @@ async def check_table(
     row = await cursor.fetchone()
     if row is None:
         raise SchemaError(
-            f"there is no table {table} for this user; create it with: {creation(table)} "
-            "(or grant USAGE on its schema)",
+            f"there is no table {table} for this user; create it with: {creation(table)}, or where it exists: "
+            f"{USAGE} {quote_identifier(table.schema or 'public')} TO {THE_USER}",
             UNDEFINED_TABLE,
         )
     kind, may_select, columns, writable, may_delete = row

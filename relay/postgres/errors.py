@@ -19,6 +19,7 @@ missing partition (23514 without a constraint) in the event store, a missing par
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -107,6 +108,9 @@ _PASSING_WORDS: Final = (
     "server_login_retry",
 )
 """Parts of libpq's, PostgreSQL's and PgBouncer's messages about a connection: libpq gives no SQLSTATE for it."""
+USAGE: Final = "GRANT USAGE ON SCHEMA"
+"""How the remedy begins for a schema that a user may not use."""
+_NO_SCHEMA: Final = re.compile(r"permission denied for schema (?P<name>.+)")
 _LASTING_WORDS: Final = (
     "authentication failed",
     "no password supplied",
@@ -136,12 +140,21 @@ def classify_failure(
     """As ``classify``, for the error of any driver."""
     kind = kind_of(sqlstate, connection_lost=connection_lost)
     text = f"{doing}: {message}" if doing else message
-    if kind is SchemaError and schema_hint:
-        text = f"{text}; {schema_hint}"
+    if kind is SchemaError and (hint := _schema_remedy(message, schema_hint)):
+        text = f"{text}; {hint}"
     classified = kind(text, sqlstate)
     if isinstance(classified, StorageUnavailable):
         classified.advice = _advice(text)
     return classified
+
+
+def _schema_remedy(message: str, hint: str) -> str:
+    """The GRANT where a schema is what this user may not use, and the hint does not speak of schemas."""
+    match = _NO_SCHEMA.search(message)
+    if match is None or "schema" in hint.lower():
+        return hint
+    name = match["name"].replace('"', '""')
+    return f'run as the owner of the schema: {USAGE} "{name}" TO this user'
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import psycopg
 
 from relay.core.errors import SchemaError
 from relay.postgres.connect import SyncConnection
+from relay.postgres.errors import USAGE
 from relay.postgres.sql import TableName, load_sql, quote_identifier, statement
 
 NO_PRIVILEGE: Final = "42501"
@@ -135,6 +136,6 @@ def naming_the_grant(grant: str) -> Iterator[None]:
     try:
         yield
     except SchemaError as error:
-        if error.sqlstate != NO_PRIVILEGE:
+        if error.sqlstate != NO_PRIVILEGE or USAGE in str(error):
             raise
         raise SchemaError(f"{error}; {grant}", error.sqlstate) from error

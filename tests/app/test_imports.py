@@ -177,7 +177,7 @@ def test_the_command_lines_version_imports_nothing() -> None:
         (["replay", "--status", "dead", "--yes"], {"relay.outbox"}),
         (["migrate", "--dry-run"], {"relay.outbox"}),
         (["tenant", "list"], {"relay.eventstore"}),
-        (["log", "events", "--log-store-url", "postgres://u@127.0.0.1:1/d"], {"relay.deliverylog"}),
+        (["log", "events", "--delivery-log-url", "postgres://u@127.0.0.1:1/d"], {"relay.deliverylog"}),
         (["spark", "archive", "--help"], {"relay.spark"}),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,

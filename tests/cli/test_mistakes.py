@@ -24,7 +24,7 @@ METRICS = "log metrics attempts --start 2026-01-01 --end 2026-01-02"
 
 SETTINGS = [
     Mistake("stats", {}, 2, ("STORAGE_URL is not set", "postgres://host:5432/database?user=name"), ("***",)),
-    Mistake("log events", {}, 2, ("DELIVERY_LOG_URL is not set", "--log-store-url")),
+    Mistake("log events", {}, 2, ("DELIVERY_LOG_URL is not set", "--delivery-log-url")),
     Mistake("stats", {"STORAGE_URL": "mysql://u:hunter2@h/d"}, 2, ("not a PostgreSQL URL", "write postgres://")),
     Mistake("stats", {"STORAGE_URL": "localhost:5432/orders"}, 2, ("not a PostgreSQL URL", "write postgres://")),
     Mistake("stats --storage-url redis://h", {}, 2, ("not a PostgreSQL URL",)),
@@ -93,7 +93,7 @@ USAGE = [
     Mistake(f"{METRICS} --measure speed", LOG, 2, ("unknown measure 'speed'; choose from count",)),
     Mistake(f"{METRICS} --granularity 1x", LOG, 2, ("'1x' is not a granularity", "for example 1h")),
     Mistake(METRICS.replace("attempts", "tries"), LOG, 2, ("'tries' is neither events nor attempts",)),
-    Mistake("log events --log-store-url mysql://u:hunter2@h/d", {}, 2, ("begins with postgres://, clickhouse://",)),
+    Mistake("log events --delivery-log-url mysql://u:hunter2@h/d", {}, 2, ("begins with postgres://, clickhouse://",)),
     Mistake("log event x", LOG, 1, ("there is no event 'x'",)),
     Mistake("log retention --days week", LOG, 2, ("'week' is not a number of days, such as 7 or 7d",)),
     Mistake("log partitions rebuild", LOG, 2, ("'rebuild' is none of ensure, drop, check",)),

@@ -19,6 +19,7 @@ from psycopg import errors
 from relay.localservers.postgres import DEFAULT_BUILD, NEWEST_BUILD
 from relay.postgres.roles import GROUPS
 from tests.cli.running import call_cli
+from tests.support.documents import blocks
 from tests.support.fixtures.outbox import as_user
 from tests.support.servers.memory_postgres import MemoryPostgres
 
@@ -206,6 +207,20 @@ def test_a_writer_inserts_what_is_its_own_and_earlier_rights_are_narrowed(manage
     managed.run(INSERT.format("openoutbox_events"), "writer")
     forged = INSERT.replace("payload)", "payload, attempts)").replace("'')", "'', -1)")
     assert refused(managed, forged.format("openoutbox_events"), "writer")
+
+
+@EACH
+def test_the_owner_removes_everything_as_documented(managed: Managed) -> None:
+    managed.roles()
+    everything = [argument for name in EXTENSIONS for argument in ("--with", name)]
+    assert managed.cli("migrate", *everything).returncode == 0
+    managed.roles()
+    [block] = blocks("docs/operate/managed-postgres.md")
+    lines = block.text.strip().splitlines()
+    for line in [*lines[:2], *(line.replace("openoutbox_relay", group.name) for group in GROUPS for line in lines[2:])]:
+        managed.run(line)
+    assert managed.run("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'openoutbox%'") == [(0,)]
+    assert managed.run("SELECT relname FROM pg_class WHERE relname LIKE 'openoutbox%' AND relkind = 'r'") == []
 
 
 def test_an_unknown_name_is_refused_with_a_suggestion(tmp_path: Path) -> None:

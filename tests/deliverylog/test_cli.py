@@ -157,7 +157,7 @@ def test_maintaining_creates_months_and_drops_old_ones(
 
 def test_migrating_from_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DELIVERY_LOG_URL", raising=False)
-    options = ["--log-store-url", database.url, "--schema", "other"]
+    options = ["--delivery-log-url", database.url, "--schema", "other"]
     early = CliRunner().invoke(app, ["log", "events", *options])
     assert isinstance(early.exception, OutboxError)
     assert "relay-cli log migrate" in str(early.exception)
@@ -180,7 +180,7 @@ def test_what_was_asked_wrongly_is_named(run: Run) -> None:
 
 def test_a_copy_goes_on_where_it_stopped(run: Run, log_database: Database, database: Database, tmp_path: Path) -> None:
     fill(log_database.url, [entry(f"a{i:04d}", BASE + ms(i // 2)) for i in range(2100)])
-    CliRunner().invoke(app, ["log", "migrate", "--log-store-url", database.url])
+    CliRunner().invoke(app, ["log", "migrate", "--delivery-log-url", database.url])
     state = tmp_path / "cursor"
     arguments = ("copy", "--from", log_database.url, "--to", database.url, "--state", str(state))
     result = run(*arguments)
@@ -204,7 +204,7 @@ def test_a_copy_again_brings_what_was_written_late(
 ) -> None:
     """A relay whose log was away writes attempts after newer ones of other relays."""
     fill(log_database.url, ENTRIES)
-    CliRunner().invoke(app, ["log", "migrate", "--log-store-url", database.url])
+    CliRunner().invoke(app, ["log", "migrate", "--delivery-log-url", database.url])
     arguments = ("copy", "--from", log_database.url, "--to", database.url, "--state", str(tmp_path / "cursor"))
     run(*arguments)
     fill(log_database.url, [entry("late", BASE - timedelta(hours=2)), entry("later", BASE - timedelta(days=2))])
@@ -223,10 +223,12 @@ def test_a_copy_again_brings_what_was_written_late(
 def test_a_copy_to_the_other_kind(run: Run, log_database: Database, chdb_folder: Path, prefix: str) -> None:
     fill(log_database.url, ENTRIES)
     target = f"chdb:///{chdb_folder}"
-    other = ("--log-store-url", target, "--prefix", prefix)
+    other = ("--delivery-log-url", target, "--prefix", prefix)
     run("migrate", *other)
     run("copy", "--from", log_database.url, "--to", target, "--prefix", prefix)
     page = json.loads(run("attempts", "--json", *other).stdout)
     assert page["items"] == json.loads(run("attempts", "--json").stdout)["items"]
-    assert "only a PostgreSQL log" in str(run("partitions", "ensure", "--log-store-url", target, fails=True).exception)
+    assert "only a PostgreSQL log" in str(
+        run("partitions", "ensure", "--delivery-log-url", target, fails=True).exception
+    )
     assert run("retention", "--days", "7", *other).exit_code == 0

@@ -65,7 +65,7 @@ def migrated(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     for command in (
         ["migrate", *extensions],
         ["inbox", "migrate", "--with", "dead-letters"],
-        ["log", "migrate", "--log-store-url", outbox.owner_url],
+        ["log", "migrate", "--delivery-log-url", outbox.owner_url],
         ["store", "migrate", "--schema", "public"],
         ["spark", "setup"],
     ):

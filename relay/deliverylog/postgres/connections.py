@@ -23,7 +23,10 @@ Result = TypeVar("Result")
 _LONGEST_WAIT = 10.0  # for a connection that other callers use
 _DEADLINE = 30.0  # of a statement that does not read
 _DECODED_AT_ONCE = 100  # rows
-_MIGRATE = "run relay-cli log migrate, and grant the log's tables to this user"
+_MIGRATE = (
+    "run relay-cli log migrate, or where the tables exist: GRANT openoutbox_log_recorder TO this user, and to one that "
+    "only reads openoutbox_log_reader (relay-cli check --for deliverylog names each right)"
+)
 _NO_ANSWER = "the delivery log's database does not answer"
 _REFUSED = "the delivery log's database refuses the login"
 _LOGIN = ("authentication failed", "no password supplied", "pg_hba.conf", "not permitted to log in", 'role "')
