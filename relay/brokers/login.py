@@ -14,7 +14,7 @@ from relay.core.errors import BrokerRefused, BrokerUnreachable, StorageUnavailab
 from relay.core.origins import LiveUrl
 
 
-class Options(Protocol):
+class LiveOptions(Protocol):
     """What is asked of a broker's options, which are a dataclass."""
 
     @property
@@ -26,7 +26,7 @@ class Options(Protocol):
         """What says how it is now; None where it stays."""
 
 
-O = TypeVar("O", bound=Options)  # noqa: E741 - of Options
+O = TypeVar("O", bound=LiveOptions)  # noqa: E741 - of options
 
 
 async def present(options: O) -> O:
@@ -41,7 +41,7 @@ async def present(options: O) -> O:
 
 
 @contextmanager
-def renewed(options: Options) -> Iterator[None]:
+def renewed(options: LiveOptions) -> Iterator[None]:
     """A login that is refused asks for another password the next time."""
     try:
         yield

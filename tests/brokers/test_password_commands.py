@@ -54,8 +54,8 @@ def nats_token(file: Path) -> Iterator[Publisher]:
 
 @contextmanager
 def redis(file: Path) -> Iterator[Publisher]:
-    with ValkeyServer(settings={"user": f"relay on >{PASSWORD} ~* &* +@all"}) as server:
-        url = server.url.replace("redis://", "redis://relay@")
+    with ValkeyServer(settings={"requirepass": "of-valkey"}) as server:
+        url = server.url.replace(":of-valkey@", "default@")
         yield RedisPublisher(redis_options(url, live=live(url, file)))
 
 
@@ -72,7 +72,7 @@ def rabbitmq(file: Path) -> Iterator[Publisher]:
     [
         pytest.param(nats, PASSWORD, False, marks=pytest.mark.nats, id="nats"),
         pytest.param(nats_token, PASSWORD, False, marks=pytest.mark.nats, id="nats token"),
-        pytest.param(redis, PASSWORD, True, marks=pytest.mark.redis, id="redis"),
+        pytest.param(redis, "of-valkey", True, marks=pytest.mark.redis, id="redis"),
         pytest.param(rabbitmq, "admin", True, marks=pytest.mark.rabbitmq, id="rabbitmq"),
     ],
 )

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from relay.core.allowed import refused_name
+from relay.core.event import OutboxEvent
 from relay.core.outcome import ConnectionCut, Outcome, Permanent, TimedOut, Transient, Unreachable
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
 
 Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[ConnectionCut] | type[Unreachable]
 
@@ -97,3 +102,14 @@ def invalid_topic(name: str, allowed: Sequence[str] = ()) -> Permanent | None:
     else:
         return refused_name(name, STEERING, allowed)
     return Permanent("TOPIC_EXCEPTION", reason)
+
+
+def refused_message(event: OutboxEvent, error: KafkaError, limit: int) -> Outcome:
+    """The outcome of a message that ``produce`` itself refused."""
+    outcome = classify(error.name(), error.str())
+    if isinstance(outcome, Permanent) and outcome.code == "MSG_SIZE_TOO_LARGE":
+        return Permanent(
+            outcome.code,
+            f"{len(event.payload)} bytes of payload, and key and headers: over the {limit} of message.max.bytes",
+        )
+    return outcome

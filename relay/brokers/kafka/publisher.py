@@ -103,8 +103,10 @@ class KafkaPublisher(SingleDestination):
         """Check the configuration. Raises ConfigError naming the property; does not connect."""
         config = producer_config(self._options)
         try:
-            # A trial producer; log_level 0 because librdkafka writes its complaints straight to standard error.
-            await asyncio.to_thread(lambda: Producer(config | {"log_level": 0}) and None)
+            # A trial producer; log_level 0 because librdkafka writes its complaints straight to standard error. There
+            # is no token yet, for which it would wait.
+            trial = {name: value for name, value in config.items() if name != "oauth_cb"} | {"log_level": 0}
+            await asyncio.to_thread(lambda: Producer(trial) and None)
         except KafkaException as error:
             raise ConfigError(refusal(error.args[0].str(), self._options)) from None
         _LIBRARY_LOG.addFilter(_not_repeated)

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, cast
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
 from relay.brokers.entries import Entry, resolve
-from relay.brokers.kafka.errors import classify
+from relay.brokers.kafka.errors import refused_message
 from relay.brokers.kafka.headers import formatted_headers, message_headers
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import MessageFormat
@@ -363,7 +363,7 @@ class KafkaSession:
                 break
             except KafkaException as error:
                 in_client[at] = None
-                self._refuse(event, _refusal(event, error.args[0], self._limit), offer, refused)
+                self._refuse(event, refused_message(event, error.args[0], self._limit), offer, refused)
             size += len(payload)
             if size > _SLICE_BYTES:
                 break
@@ -392,14 +392,3 @@ class KafkaSession:
         if event.partition_key and event.partition_key in ended:
             return Withheld("an earlier event of its key was refused")
         return self._refused_topic(event.event_type)
-
-
-def _refusal(event: OutboxEvent, error: KafkaError, limit: int) -> Outcome:
-    """The outcome of a message that ``produce`` itself refused."""
-    outcome = classify(error.name(), error.str())
-    if isinstance(outcome, Permanent) and outcome.code == "MSG_SIZE_TOO_LARGE":
-        return Permanent(
-            outcome.code,
-            f"{len(event.payload)} bytes of payload, and key and headers: over the {limit} of message.max.bytes",
-        )
-    return outcome
