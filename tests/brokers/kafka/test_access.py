@@ -10,7 +10,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.core.errors import BrokerRefused, BrokerUnreachable

@@ -110,7 +110,7 @@ class Production:
 
     def counts(self) -> dict[object, object]:
         rows = self.sql("SELECT status, count(*) FROM orders.outbox GROUP BY status", USERS["openoutbox_reader"])
-        return dict(rows)
+        return {row[0]: row[1] for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +252,7 @@ def names(output: str, right: Right) -> bool:
 def test_check_names_each_right_that_is_taken_away(production: Production, group: RoleGroup) -> None:
     user = USERS[group.name]
     # The log of a relay is examined with the relay.
-    examined = () if group.role in (Role.RELAY, Role.DELIVERYLOG) else ("--for", group.role)
+    examined: tuple[str, ...] = () if group.role in (Role.RELAY, Role.DELIVERYLOG) else ("--for", group.role)
     variables = {"PUBLISHER_TYPE": "null", "DELIVERY_LOG_URL": production.url(user)}
     if group.role is Role.RELAY:
         variables["DELIVERY_LOG_URL"] = ""
