@@ -1,7 +1,8 @@
 """From stored events to outbox rows. Pure.
 
-The database derives the id of an announcement (``event_announcement_id``) from the store's id, tenant, stream, version
-and position: the same for the same event, and never equal to that of another store or of a tenant's second life.
+The database derives the ids of announcements (``event_announcement_ids``) from a secret of the store, its id, tenant,
+stream, version, position and transaction: no other writer can know one before, and none is equal to that of another
+store or of a tenant's second life.
 """
 
 from __future__ import annotations

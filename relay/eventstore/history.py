@@ -91,6 +91,11 @@ def _migrations(statements: EventStoreStatements, *, gapless: bool) -> tuple[Mig
             files(*(["0014_gapless"] if gapless else [])),
         ),
         Migration(15, "no gap behind a row that was left out, and no counter that was not carried over", ()),
+        Migration(
+            16,
+            "a secret of the store, for what a session must not forge: announcements' ids, registrations of positions",
+            files("0016_secret"),
+        ),
     )
 
 

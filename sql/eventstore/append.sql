@@ -16,7 +16,8 @@ SELECT
 -- Appends to one stream and announces its events in the outbox, in this order: positions and stream are locked before
 -- rows of the outbox, by every append, so that no two wait for each other. One statement, so that the counter of a
 -- gapless store is locked for one round trip. places are the places of the announced events in the append, from 1.
--- Events that an earlier append wrote are not announced again: its rows may have been delivered and pruned.
+-- Events that an earlier append wrote are not announced again: its rows may have been delivered and pruned. An id that is
+-- there already is not this append's: it fails, with SQLSTATE 23505.
 -- Result, tags, uses and locks: as append; the new rows of the outbox.
 WITH appended AS MATERIALIZED (
     SELECT
@@ -51,7 +52,6 @@ announced AS (
             %(places)s::INT[], %(event_types)s::TEXT[], %(partition_keys)s::TEXT[], %(payloads)s::BYTEA[],
             %(headers)s::JSONB[]
         ) AS new (place, event_type, partition_key, payload, headers)
-    ON CONFLICT DO NOTHING
 )
 
 SELECT numbers FROM appended;

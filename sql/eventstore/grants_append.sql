@@ -29,10 +29,7 @@ GRANT SELECT ON public.event_tombstone TO app_role;
 
 -- name: announce
 -- To announce what is appended; the outbox's own rights come on top.
-GRANT EXECUTE ON FUNCTION
-public.event_announcement_id(UUID, UUID, UUID, BIGINT, BIGINT),
-public.event_announcement_ids(UUID, UUID, BIGINT[], INT)
-TO app_role;
+GRANT EXECUTE ON FUNCTION public.event_announcement_ids(UUID, UUID, BIGINT[], INT) TO app_role;
 
 -- name: store_id
 -- To read the store's id.
@@ -42,7 +39,8 @@ GRANT SELECT ON public.event_store TO app_role;
 -- To take positions. Tags: gapless or settled.
 GRANT EXECUTE ON FUNCTION public.event_take_positions(INT) TO app_role; --? gapless
 -- GRANT EXECUTE ON FUNCTION --? settled
--- public.event_check_sequence(), public.event_register(), public.event_next_position() TO app_role; --? settled
+-- public.event_check_sequence(), public.event_register(), public.event_registration(), --? settled
+-- public.event_next_position() TO app_role; --? settled
 
 -- name: sequence
 -- To draw positions. Tags: gapless (none are drawn: the grant of the schema is repeated) or settled.

@@ -16,5 +16,6 @@ GRANT SELECT ON public.event_position TO app_role; --? gapless
 -- GRANT SELECT ON SEQUENCE public.event_sequencenum_seq TO app_role; --? settled
 
 -- name: horizon
--- To ask how far a reader may read.
-GRANT EXECUTE ON FUNCTION public.event_horizon() TO app_role;
+-- To ask how far a reader may read. Tags: gapless or settled.
+GRANT EXECUTE ON FUNCTION public.event_horizon() TO app_role; --? gapless
+-- GRANT EXECUTE ON FUNCTION public.event_horizon(), public.event_registrations() TO app_role; --? settled

@@ -67,13 +67,9 @@ FROM public.event_horizon();
 -- The sessions whose registration holds the horizon of a settled store where it is: process id, user, application, and the
 -- seconds since their transactions began. No process id: a prepared transaction. Locks: nothing.
 SELECT held.pid, session.usename, session.application_name, EXTRACT(EPOCH FROM now() - session.xact_start)::INT
-FROM pg_catalog.pg_locks AS held
+FROM public.event_registrations() AS held
 LEFT JOIN pg_catalog.pg_stat_activity AS session ON held.pid = session.pid
-WHERE
-    held.locktype = 'advisory' AND held.granted AND held.objsubid = 2
-    AND held.classid = ((HASHOID('public.event'::REGCLASS::OID)::BIGINT + 4294967296) & 4294967295)::TEXT::OID
-    AND held.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = CURRENT_DATABASE())
-    AND held.objid::BIGINT = (%(horizon)s::BIGINT & 4294967295)
+WHERE held.drawn = (%(horizon)s::BIGINT & 4294967295)
 ORDER BY held.pid
 LIMIT 3;
 

@@ -23,6 +23,7 @@ BEGIN
     LOOP
         IF v_grant.privilege_type = 'SELECT' THEN
             EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION public.event_horizon() TO %s', v_grant.role);
+            -- EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION public.event_registrations() TO %s', v_grant.role); --? settled
             EXECUTE pg_catalog.format('GRANT SELECT ON public.event_id, public.event_tombstone, public.event_dropped_tenant TO %s', v_grant.role);
             CONTINUE;
         END IF;
@@ -30,10 +31,10 @@ BEGIN
             'GRANT EXECUTE ON FUNCTION public.event_append(UUID, UUID, INT, TEXT[], TEXT[], TEXT[]), '
             'public.event_lock(UUID, UUID), '
             'public.event_append_once(UUID[], UUID, UUID, INT, TEXT[], TEXT[], TEXT[]), '
-            'public.event_announcement_id(UUID, UUID, UUID, BIGINT, BIGINT), '
             'public.event_announcement_ids(UUID, UUID, BIGINT[], INT), '
             'public.event_take_positions(INT) TO %s', --? gapless
-            -- 'public.event_check_sequence(), public.event_register(), public.event_next_position() TO %s', --? settled
+            -- 'public.event_check_sequence(), public.event_register(), public.event_registration(), ' --? settled
+            -- 'public.event_next_position() TO %s', --? settled
             v_grant.role
         );
         EXECUTE pg_catalog.format('GRANT SELECT ON public.event_store, public.event_tombstone TO %s', v_grant.role);

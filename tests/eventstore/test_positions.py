@@ -12,7 +12,8 @@ import pytest
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT, as_role
 from tests.support.fixtures.postgres import Database
-from tests.support.waiting import eventually, pace_async, wait_until_async
+from tests.support.registrations import registering
+from tests.support.waiting import eventually, pace_async, patience, wait_until_async
 
 WRITERS, STREAMS, APPENDS, READERS = 50, 200, 12, 3
 
@@ -138,12 +139,11 @@ async def test_a_writer_that_registers_between_the_two_looks_holds_nothing_back(
         await store.migrate(positions="settled")
         await store.provision_tenant(TENANT)
         await store.append(TENANT, uuid.uuid4(), [NewEvent("A"), NewEvent("B")], NO_STREAM)
-        ahead = "SELECT pg_advisory_lock_shared(hashoid('public.event'::regclass::oid), %s)"
-        with psycopg.connect(database.url, autocommit=True) as writer:
-            writer.execute(ahead, (3,))
+        with psycopg.connect(database.url) as writer:
+            writer.execute(registering(3).encode())
             assert database.run("SELECT * FROM event_horizon()") == [(2, 2)]
             assert len(await store.read_all()) == 2
-            writer.execute(ahead, (1,))
+            writer.execute(registering(1).encode())
             assert database.run("SELECT * FROM event_horizon()") == [(1, 2)]
 
 
@@ -154,9 +154,8 @@ async def test_a_late_registration_takes_back_nothing_that_was_read(database: Da
         await store.provision_tenant(TENANT)
         await store.append(TENANT, uuid.uuid4(), [NewEvent("A"), NewEvent("B")], NO_STREAM)
         assert len(await store.read_all()) == 2
-        late = "SELECT pg_advisory_lock_shared(hashoid('public.event'::regclass::oid), 1)"
-        with psycopg.connect(database.url, autocommit=True) as writer:
-            writer.execute(late)
+        with psycopg.connect(database.url) as writer:
+            writer.execute(registering(1).encode())
             assert len(await store.read_all()) == 2
             batches = store.subscribe("from the end", start="end")
             next_batch = asyncio.create_task(anext(batches))
@@ -164,48 +163,99 @@ async def test_a_late_registration_takes_back_nothing_that_was_read(database: Da
             assert (await store.list_subscriptions())[0].position == 2
             await store.append(TENANT, uuid.uuid4(), [NewEvent("C")], NO_STREAM)
             assert await store.read_all(after=2) == []
-            writer.execute("SELECT pg_advisory_unlock_all()")
+            writer.rollback()
             assert [event.type for event in await next_batch] == ["C"]
             await batches.aclose()
 
 
-LOCK = "pg_advisory_xact_lock_shared(hashoid('public.event'::regclass::oid), 0)"
+COPIED = """
+    SELECT count(pg_advisory_lock_shared(classid::bigint::bit(32)::int, objid::bigint::bit(32)::int)) FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 2 AND pid <> pg_backend_pid()
+"""
 
 
-async def test_a_strangers_lock_does_not_hold_readers_up(
-    database: Database, role: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A lock without a transaction id, of a role that may not append; every other one counts, and is named."""
-    monkeypatch.setattr("relay.eventstore.subscription._BLOCKED_LONG", 0.0)
-
-    def horizon() -> int:
-        return int(database.run("SELECT Horizon FROM event_horizon()")[0][0])
-
+async def test_a_strangers_locks_hold_up_neither_readers_nor_appends(database: Database, role: str) -> None:
+    """Of a role that may only connect: the locks of an earlier release, exclusive ones, and copies of a writer's."""
     async with await EventStore.connect(database.url) as store:
         await store.migrate(positions="settled")
         await store.provision_tenant(TENANT)
-        await store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM)
         database.run(f'GRANT CREATE, USAGE ON SCHEMA public TO "{role}"')
         with psycopg.connect(as_role(database.url, role)) as stranger:
-            stranger.execute(f"SELECT {LOCK}".encode())
-            assert horizon() == 1
+            every = "SELECT pg_advisory_lock(hashoid('public.event'::regclass::oid), n) FROM generate_series(0, 40) n"
+            stranger.execute(every.encode())
             stranger.execute("SELECT pg_current_xact_id()")
-            assert horizon() == 0
+            await asyncio.wait_for(store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM), patience(10))
+            assert database.run("SELECT * FROM event_horizon()") == [(1, 1)]
+            async with await database.connect_async(autocommit=False) as writer:
+                await store.append(TENANT, STREAM, [NewEvent("B")], 1, connection=writer)
+                assert stranger.execute(COPIED.encode()).fetchone() == (1,)
+                assert database.run("SELECT * FROM event_horizon()") == [(1, 2)]
+                await writer.commit()
+            assert database.run("SELECT * FROM event_horizon()") == [(2, 2)]
+            assert len(await store.read_all()) == 2
+
+
+async def test_a_lock_that_is_taken_makes_no_append_wait(database: Database) -> None:
+    """Who saw the lock of a transaction may wait for it, and gets it where a savepoint of that transaction ends."""
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        async with await database.connect_async(autocommit=False) as writer:
+            await writer.execute("SELECT pg_current_xact_id()")
+            await writer.execute("SAVEPOINT undone")
+            await writer.execute("SELECT event_register()")
+            with psycopg.connect(database.url, autocommit=True) as stranger:
+                exclusive = COPIED.replace("pg_advisory_lock_shared", "pg_advisory_lock")
+                waiting = asyncio.create_task(asyncio.to_thread(stranger.execute, exclusive.encode()))
+                blocked = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                await eventually(lambda: database.run(blocked) != [])
+                await writer.execute("ROLLBACK TO SAVEPOINT undone")
+                await waiting
+                append = store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM, connection=writer)
+                assert (await asyncio.wait_for(append, patience(10))).first_sequence_num == 2
+                await writer.commit()
+            assert [event.type for event in await store.read_all()] == ["A"]
+
+
+async def test_an_open_append_holds_readers_up_and_is_named(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("relay.eventstore.subscription._BLOCKED_LONG", 0.0)
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        async with await database.connect_async(autocommit=False) as writer:
+            await store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM, connection=writer)
             batches = store.subscribe("named", poll_interval=0.05)
             waiting = asyncio.create_task(anext(batches))
-            await eventually(lambda: f"pid {stranger.info.backend_pid} (user {role}, " in caplog.text)
-            stranger.rollback()
+            await eventually(lambda: f"pid {writer.info.backend_pid} (user {writer.info.user}, " in caplog.text)
+            await writer.commit()
             assert len(await waiting) == 1
             await batches.aclose()
-        writer = f"{role} writer"
-        database.run(f'CREATE ROLE "{writer}"; ALTER ROLE "{role}" NOINHERIT; GRANT "{writer}" TO "{role}"')
-        try:
-            await store.grant(writer, "writer")
-            with psycopg.connect(as_role(database.url, role)) as member:
-                member.execute(f"SELECT {LOCK}".encode())
-                assert horizon() == 0
-        finally:
-            database.run(f'DROP OWNED BY "{writer}"; DROP ROLE "{writer}"')
+
+
+@pytest.mark.parametrize("setting", ["-5", "{store}", "{store} -5", "{store} -5 {proof}", "{store} 0 {proof}"])
+async def test_no_setting_of_a_session_lets_it_write_below_the_readers(
+    database: Database, role: str, setting: str
+) -> None:
+    """A writer that fills a gap behind the readers, with a proof of an earlier transaction too."""
+    async with await EventStore.connect(database.url) as store:
+        await store.migrate(positions="settled")
+        await store.provision_tenant(TENANT)
+        await store.grant(role, "writer")
+        database.run(f'GRANT CONNECT ON DATABASE "{database.name}" TO "{role}"')
+        with psycopg.connect(as_role(database.url, role)) as writer:
+            writer.execute("SELECT event_next_position()")
+            [registered] = writer.execute("SELECT current_setting('eventstore.registered')").fetchone() or [""]
+            writer.rollback()
+            await store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM)
+            assert [event.sequence_num for event in await store.read_all()] == [2]
+            forged = setting.format(store=registered.split()[0], proof=registered.split()[-1])
+            for name in ("eventstore.registered", "eventstore.drawn"):
+                writer.execute("SELECT set_config(%s, %s, TRUE)", (name, forged))
+            insert = "INSERT INTO Event (SequenceNum, TenantId, StreamId, Version, Type, Meta) "
+            with pytest.raises(psycopg.Error, match="was not assigned by the event store"):
+                writer.execute((insert + "VALUES (1, %s, %s, 2, 'B', '{}')").encode(), (TENANT, STREAM))
 
 
 async def test_an_append_by_a_function_of_the_owner_counts_for_a_caller_without_rights(
@@ -238,9 +288,8 @@ async def test_a_database_restored_to_an_earlier_time_has_its_own_horizon(databa
         database.run("DELETE FROM event_feed WHERE SequenceNum = 2")
         database.run("SELECT setval('event_sequencenum_seq', 1)")
         assert len(await store.read_all()) == 1
-        late = "SELECT pg_advisory_lock_shared(hashoid('public.event'::regclass::oid), 1)"
-        with psycopg.connect(database.url, autocommit=True) as writer:
-            writer.execute(late)
+        with psycopg.connect(database.url) as writer:
+            writer.execute(registering(1).encode())
             await store.append(TENANT, STREAM, [NewEvent("C")], 1)
             assert len(await store.read_all()) == 1
 

@@ -23,6 +23,7 @@ from relay.spark.connection import APPLICATION
 from tests.eventstore.restoring import back_up, restore
 from tests.spark.plain import EventCopy, EventCopyOf41
 from tests.support.fixtures.postgres import Database
+from tests.support.registrations import registering
 from tests.support.waiting import wait_until
 
 TENANTS = [UUID(int=number) for number in range(1, 26)]
@@ -206,10 +207,9 @@ def test_on_spark_4_1_a_stream_that_restarts_does_not_go_back(database: Database
     """It does not tell the source where its checkpoint ends, and a writer that registers late sets the horizon back."""
     done(make(database.url, "settled"))
     done(append(database.url, TENANTS[0], 100))
-    register = "SELECT pg_current_xact_id(), pg_advisory_xact_lock_shared(hashoid('bank.event'::regclass::oid), 50)"
     with psycopg.connect(database.url) as late, closing(EventCopyOf41(database.url)) as copy:
         copy.micro_batch()
-        late.execute(register)
+        late.execute(registering(50, "bank").encode())
         copy.restart()
         with ThreadPoolExecutor(1) as aside:
             again = aside.submit(copy.micro_batch)
