@@ -1,12 +1,13 @@
 """The endpoints: ``/``, which lists them, ``/healthz``, ``/livez``, ``/readyz``, ``/stats`` and ``/metrics``.
 
-Every answer but the metrics is JSON, errors too; the paths of the delivery log's API answer where it is served. Every
-message passes through the masking of secrets: every client that reaches the port can read it.
+Every answer but the metrics is JSON, errors too; the paths of the delivery log's API answer where it is served. A
+client of this machine is also given the messages of database, broker and operator, masked; any other the states alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,6 +22,7 @@ from relay.version import __version__
 
 _HEADERS = {"Cache-Control": "no-store"}
 _LOG_API = "/api/v1/log"
+_FOR_LOCAL_CLIENTS = "the reason is given to clients of the relay's machine"
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _MEANINGS = {
     "/healthz": "200 while the process and its loops live",
@@ -45,22 +47,23 @@ class _Endpoints:
         body = {"status": "failed", "reason": shown(problem)} if problem else {"status": "ok"}
         return _json(body, 503 if problem else 200)
 
-    async def readyz(self, _: Request) -> Response:
-        readiness = self._view.readiness()
+    async def readyz(self, request: Request) -> Response:
+        readiness, local = self._view.readiness(), _is_local(request)
+        fault = "failing" if readiness.storage_refuses else "unreachable"
         body = {
             "ready": readiness.ready,
-            "storage": _condition(readiness.storage_problem, "failing" if readiness.storage_refuses else "unreachable"),
-            "broker": _condition(readiness.broker_problem, "unreachable"),
-            **{name: _condition(problem, "degraded") for name, problem in readiness.degraded.items()},
-            **({"paused": _masked(readiness.pauses)} if readiness.pauses else {}),
+            "storage": _condition(readiness.storage_problem, fault, local=local),
+            "broker": _condition(readiness.broker_problem, "unreachable", local=local),
+            **{name: _condition(why, "degraded", local=local) for name, why in readiness.degraded.items()},
+            **({"paused": _masked(readiness.pauses, local=local)} if readiness.pauses else {}),
         }
         return _json(body, 200 if readiness.ready else 503)
 
-    async def stats(self, _: Request) -> Response:
+    async def stats(self, request: Request) -> Response:
         latest = await self._view.stats()
         if latest is None:
             return _json({"error": "the backlog has not been read yet; /readyz says why"}, 503)
-        return _json(stats_body(latest))
+        return _json(stats_body(latest, local=_is_local(request)))
 
     async def metrics(self, request: Request) -> Response:
         body, content_type = self._view.metrics(request.headers.get("accept", ""))
@@ -89,7 +92,7 @@ def application(view: StatusView) -> Starlette:
     return app
 
 
-def stats_body(stats: Stats) -> dict[str, Any]:
+def stats_body(stats: Stats, *, local: bool = True) -> dict[str, Any]:
     """The answer of ``/stats``: the contract's three numbers, and ours beside them.
 
     ``pending_count`` and ``retrying_count`` stand beside each other as the two series of
@@ -102,9 +105,9 @@ def stats_body(stats: Stats) -> dict[str, Any]:
         "relay_id": stats.relay_id,
         "version": __version__,
         "sample_age_sec": round(stats.sample_age, 3),
-        "paused": _masked(stats.pauses),
+        "paused": _masked(stats.pauses, local=local),
         "destinations": {
-            name: {"state": one.state, "since": one.since, "reason": shown(one.reason)}
+            name: {"state": one.state, "since": one.since, "reason": shown(one.reason) if local else ""}
             for name, one in stats.destinations.items()
         },
     }
@@ -118,12 +121,23 @@ async def _moved(_: Request) -> Response:
     return _json({"error": message}, 410)
 
 
-def _masked(sentences: Sequence[str]) -> list[str]:
-    return [shown(sentence) for sentence in sentences]
+def _is_local(request: Request) -> bool:
+    """Whether the client is a process of this machine."""
+    address = request.client.host.removeprefix("::ffff:") if request.client else ""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
-def _condition(problem: str, fault: str) -> str:
-    return f"{fault}: {shown(problem)}" if problem else "ok"
+def _masked(sentences: Sequence[str], *, local: bool) -> list[str]:
+    return [shown(sentence) if local else _FOR_LOCAL_CLIENTS for sentence in sentences]
+
+
+def _condition(problem: str, fault: str, *, local: bool) -> str:
+    if not problem:
+        return "ok"
+    return f"{fault}: {shown(problem)}" if local else fault
 
 
 def _json(body: dict[str, Any], status: int = 200) -> Response:

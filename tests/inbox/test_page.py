@@ -108,10 +108,10 @@ def test_its_commands_run(outbox: Outbox, tmp_path: Path) -> None:
     first, extended, second = [block for block in PAGE if block.language == "sh"]
     made = run_shell(first.adapted({URL: outbox.url}).text, tmp_path)
     assert made.startswith("created table openoutbox_inbox\n")
-    made = run_shell(extended.adapted({URL: outbox.url}).text, tmp_path)
+    made = run_shell(extended.text, tmp_path, STORAGE_URL=outbox.url)
     assert made == "created table openoutbox_inbox_tries\n"
     mark_hourly(outbox, 36 * 24)
-    assert run_shell(second.adapted({URL: outbox.url}).text, tmp_path).startswith("deleted 25 marks")
+    assert run_shell(second.text, tmp_path, STORAGE_URL=outbox.url).startswith("deleted 25 marks")
 
 
 def test_its_grants_are_enough(place: Outbox) -> None:
@@ -147,7 +147,7 @@ def fail(_: object, __: Message) -> None:
 @contextmanager
 def granted_line(database: Database, role: str) -> Iterator[str]:
     """The database's URL as a new role that has the one grant of the page to ``role``."""
-    (block,) = [block for block in PAGE if block.language == "sql"]
+    block = next(block for block in PAGE if block.language == "sql")
     (line,) = [line for line in block.text.splitlines() if line.endswith(f" TO {role};")]
     name = f"granted_{uuid.uuid4().hex[:8]}"
     database.run(f"CREATE ROLE {name} LOGIN")

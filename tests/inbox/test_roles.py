@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 import pytest
 from psycopg import errors
 
 from openoutbox import Message, inbox
 from tests.support.fixtures.outbox import Outbox
+from tests.support.paths import ROOT
 
 MARK = "INSERT INTO openoutbox_inbox (consumer, event_id) VALUES ('c', gen_random_uuid()::text)"
 LOOK = "SELECT count(*) FROM openoutbox_inbox"
@@ -50,6 +53,28 @@ def test_the_consumer_handles_an_event_once(place: Outbox) -> None:
         ):
             new.append(first)
     assert new == [True, False]
+
+
+def test_a_consumer_marks_nothing_in_the_name_of_another(place: Outbox) -> None:
+    """With the policies of docs/guide/inbox.md, for two roles of the database; the pruner still reaches all marks."""
+    page = (ROOT / "docs/guide/inbox.md").read_text()
+    [policies] = re.findall(r"```sql\n(ALTER TABLE openoutbox_inbox ENABLE.*?)```", page, re.DOTALL)
+    roles = {"consumer": "openoutbox_consumer", "processor": "openoutbox_writer", "pruner": "openoutbox_pruner"}
+    roles["reader"] = "openoutbox_reader"
+    place.database.run("GRANT INSERT, SELECT ON openoutbox_inbox TO openoutbox_writer")
+    place.database.run(re.sub(r"\w+(?=[^()]* USING)", lambda match: roles.get(match[0], match[0]), policies))
+    url = place.url_of("consumer")
+    with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+        mark(place.url_of("writer"), "billing")
+    assert [mark(url, "billing"), mark(url, "billing")] == [True, False]
+    assert mark(place.url_of("writer"), "audit")
+    with psycopg.connect(place.url_of("pruner")) as connection:
+        assert connection.execute(DELETE.encode()).rowcount == 2
+
+
+def mark(url: str, consumer: str) -> bool:
+    with psycopg.connect(url) as connection, inbox.once(connection, "1", consumer=consumer) as first:
+        return first
 
 
 def test_insert_is_all_that_a_mark_needs(place: Outbox) -> None:

@@ -16,6 +16,7 @@ from relay.core.ports import Backlog
 from relay.core.status import DestinationCondition, Exposition, Health, Readiness, Stats
 from relay.core.telemetry import RelayState
 from relay.server import ServerOptions, StatusServer
+from relay.server.routes import application
 from relay.telemetry.prometheus import PrometheusTelemetry
 from relay.version import __version__
 
@@ -110,6 +111,35 @@ async def test_readiness_names_what_does_not_answer(
     answer = await http.get("/readyz")
 
     assert (answer.status_code, answer.json()) == (status, body)
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("127.0.0.1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::1", True),
+        ("203.0.113.9", False),
+        ("::ffff:203.0.113.9", False),
+    ],
+)
+async def test_a_client_of_another_machine_is_given_states_and_no_words(
+    view: ScriptedView, address: str, local: bool
+) -> None:
+    words = "words of a server"
+    view.state = Readiness(words, words, degraded={"destination cache": words}, pauses=(words,))
+    away = {"cache": DestinationCondition("away", 60.0, words)}
+    view.latest = Stats("relay-1", RelayState.PAUSED, 5, Backlog(1, 0, 0, 0, 0), 0.25, (words,), away)
+    transport = httpx.ASGITransport(application(view), client=(address, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://relay") as client:
+        ready = await client.get("/readyz")
+        stats = await client.get("/stats")
+    assert (words in ready.text, words in stats.text) == (local, local)
+    assert ready.status_code == 503
+    assert all(ready.json()[name].startswith("unreachable") for name in ("storage", "broker"))
+    assert ready.json()["destination cache"].startswith("degraded")
+    assert stats.json()["destinations"]["cache"]["state"] == "away"
+    assert len(stats.json()["paused"]) == 1
 
 
 async def test_stats_hold_the_numbers_of_the_contract_and_ours(http: httpx.AsyncClient, view: ScriptedView) -> None:

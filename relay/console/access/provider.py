@@ -7,6 +7,7 @@ endpoint, whose subject must be the same.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import httpx2
 from authlib.common.errors import AuthlibBaseError
 from authlib.common.security import generate_token
+from authlib.integrations.httpx_client.utils import HTTPX_CLIENT_KWARGS
 from authlib.integrations.starlette_client import OAuth
 from joserfc.errors import JoseError
 
@@ -24,7 +26,9 @@ from relay.core.errors import OutboxError
 
 logger = logging.getLogger(__name__)
 
-_TIMEOUT: Final = 10.0  # seconds for each request to the provider
+_TIMEOUT: Final = 10.0  # seconds of silence of the provider
+_LONGEST: Final = 30.0  # seconds for what one step asks the provider
+_LARGEST: Final = 1024 * 1024  # bytes of one answer; it is asked not to compress any
 _LEEWAY: Final = 60  # seconds that the provider's clock may differ
 _SYMMETRIC: Final = ("none", "HS256", "HS384", "HS512")
 
@@ -65,6 +69,8 @@ class LoginProvider:
                 "code_challenge_method": "S256",
                 "timeout": _TIMEOUT,
                 "verify": trust,
+                "headers": {"Accept-Encoding": "identity"},
+                "event_hooks": {"response": [_read_bounded]},
             },
         )
 
@@ -117,6 +123,8 @@ class LoginProvider:
             shown = metadata.pop("issuer", None)
             metadata.pop("_loaded_at", None)  # authlib keeps what has this mark; wrong metadata must not stay
             raise ProviderFailed(f"its issuer is {shown!r}, and CONSOLE_OIDC_ISSUER is {self._options.issuer!r}")
+        for name in HTTPX_CLIENT_KWARGS:  # authlib makes its client of the metadata, too
+            metadata.pop(name, None)
         # A symmetric signature would be checked with a public key as its secret.
         algorithms = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
         metadata["id_token_signing_alg_values_supported"] = [one for one in algorithms if one not in _SYMMETRIC]
@@ -125,7 +133,10 @@ class LoginProvider:
     async def _asked(self, answer: Any) -> Any:  # noqa: ANN401 - authlib has no types
         """Await an answer of the provider. Raises ProviderFailed with its kind, without what it holds."""
         try:
-            return await answer
+            async with asyncio.timeout(_LONGEST):
+                return await answer
+        except TimeoutError:
+            raise ProviderFailed(f"it has not answered in {_LONGEST:g} s") from None
         except httpx2.HTTPStatusError as error:
             raise ProviderFailed(f"it answered {error.response.status_code}") from None
         except httpx2.HTTPError as error:
@@ -161,6 +172,18 @@ class LoginProvider:
                 return None
             value = value[key]
         return value
+
+
+async def _read_bounded(response: Any) -> None:  # noqa: ANN401 - of authlib's client
+    """Read the body before authlib does, up to ``_LARGEST`` bytes as they come. Raises ProviderFailed for more."""
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise ProviderFailed("its answer is compressed, and it was asked for one that is not")
+    body = b""
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > _LARGEST:
+            raise ProviderFailed(f"its answer is longer than {_LARGEST} bytes")
+    response._content = body  # noqa: SLF001 - what aread() leaves
 
 
 def _short(text: object) -> str:

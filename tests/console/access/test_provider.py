@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import ssl
@@ -224,6 +225,27 @@ async def test_the_issuer_must_be_the_configured_one_and_is_asked_again(wrong: W
 
     wrong.reset()
     assert (await provider.begin(REDIRECT, "/"))[0].startswith(f"{wrong.url}/authorize?")
+
+
+@pytest.mark.parametrize("padding", ["a gzip bomb", "as many bytes"])
+async def test_the_bytes_of_an_answer_are_counted(wrong: WrongProvider, padding: str) -> None:
+    """16 MiB of spaces around a document that is right."""
+    document = b'{"access_token": "a"}' + b" " * 2**24
+    if padding == "a gzip bomb":
+        wrong.token = Response(gzip.compress(document), headers={"Content-Encoding": "gzip"})
+        reason = "compressed"
+    else:
+        wrong.token, reason = Response(document), "longer than"
+    with pytest.raises(ProviderFailed, match=reason):
+        await login(wrong)
+
+
+async def test_metadata_do_not_steer_the_client(wrong: WrongProvider) -> None:
+    """Authlib hands them to its client: no proxy, no hook and no check of certificates comes from the provider."""
+    wrong.metadata = lambda document: document.update(
+        verify=False, proxy="http://127.0.0.1:9", event_hooks={}, timeout=1e9, transport="t"
+    )
+    assert (await login(wrong)).role is AccessRole.ADMIN
 
 
 async def test_a_provider_that_is_away_is_named_and_asked_again(wrong: WrongProvider) -> None:

@@ -74,6 +74,7 @@ NOT_RUN: Final = {
     "docs/guide/inbox.md sh 3": "tests/inbox/test_page.py runs the whole page",
     "docs/guide/inbox.md sh 2": "tests/inbox/test_page.py runs the whole page",
     "docs/guide/inbox.md sql 1": "tests/inbox/test_page.py grants each line",
+    "docs/guide/inbox.md sql 2": "tests/inbox/test_roles.py makes the policies",
     "examples/bank/README.md sh 2": "tests/examples/test_examples.py runs it",
     "docs/guide/spark-archive.md sh 1": "tests/spark/test_documents.py reads the arguments",
     "docs/guide/spark-archive.md python 1": "tests/spark/jobs/test_archive.py follows it beside its Spark",
