@@ -8,15 +8,19 @@ The path of a request says how it is answered (``answers``). ``GET`` is answered
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import repeat
 
+from tests.support.servers.any_answer import pieces
+
 INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 CHUNKED = b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n"
 _SENT_AT_ONCE = 100_000  # bytes
+_DRAW = random.Random(43)
 
 
 def _behind(first: bytes, piece: bytes) -> Iterator[bytes]:
@@ -26,6 +30,8 @@ def _behind(first: bytes, piece: bytes) -> Iterator[bytes]:
 
 def answers(name: str) -> Iterable[bytes]:
     """The pieces of the answer of that name."""
+    if name == "any":
+        return pieces(_DRAW)
     return {
         "interim": repeat(INTERIM),
         "interim-then-ok": [INTERIM * 70_000, OK],
@@ -40,6 +46,7 @@ def answers(name: str) -> Iterable[bytes]:
         "accepted-line": _behind(b"HTTP/1.1 200 OK\r\na: ", b"a" * 1000),
         "accepted-body": _behind(b"HTTP/1.1 202 OK\r\n\r\n", b"a" * 1000),
         "accepted-pieces": _behind(CHUNKED.replace(b"500", b"200"), b"1\r\na\r\n"),
+        "ok": [OK],
     }[name]
 
 
@@ -51,14 +58,16 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             if method == b"GET":
                 writer.write(OK)
                 continue
-            pieces = bytearray()
+            sent = bytearray()
             for piece in answers(target.decode().strip("/")):
-                pieces += piece
-                if len(pieces) > _SENT_AT_ONCE:
-                    writer.write(bytes(pieces))
+                sent += piece
+                if len(sent) > _SENT_AT_ONCE:
+                    writer.write(bytes(sent))
                     await writer.drain()
-                    pieces.clear()
-            writer.write(bytes(pieces))
+                    sent.clear()
+            writer.write(bytes(sent))
+            if target == b"/any":
+                break
     writer.close()
 
 
