@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from benchmarks.measured import Cell
 
-_HEAD = (
-    "| publisher | relay | batch | events/s | of the floor | own CPU s per million (of the floor's) "
-    "| PostgreSQL CPU s per million (of the floor's) | broker CPU s per million | cores used | WAL bytes per event "
-    "| peak MiB | lost | duplicates |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
-)
 Floors = Mapping[int, Cell]
 """The floor of each round, at one batch size."""
+_Column = Callable[[Sequence[Cell], Floors], str]
 
 
-def table(cells: Sequence[Cell]) -> str:
-    """Markdown."""
-    lines = [_HEAD]
+def table(cells: Sequence[Cell], without: Collection[str] = ()) -> str:
+    """Markdown, but for the columns named."""
+    columns = {head: column for head, column in _COLUMNS.items() if head not in without}
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for batch in sorted({cell.batch for cell in cells}):
         floors = {cell.round: cell for cell in cells if (cell.publisher, cell.batch) == ("floor", batch)}
         for publisher, relay in dict.fromkeys((cell.publisher, cell.relay) for cell in cells if cell.batch == batch):
             mine = [cell for cell in cells if (cell.publisher, cell.relay, cell.batch) == (publisher, relay, batch)]
-            lines.append(_row(mine, floors))
+            lines.append(f"| {' | '.join(column(mine, floors) for column in columns.values())} |")
     return "\n".join(lines)
 
 
-def _row(mine: Sequence[Cell], floors: Floors) -> str:
-    first = mine[0]
+def _pace(mine: Sequence[Cell], floors: Floors) -> str:
     ratios = _ratios(mine, floors, lambda cell: cell.events_per_second)
-    columns = [
-        first.publisher,
-        first.relay,
-        str(first.batch),
-        f"{statistics.median(cell.events_per_second for cell in mine):,.0f}",
-        f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
-        _cost(mine, floors, lambda cell: cell.cpu_seconds_per_million),
-        _cost(mine, floors, lambda cell: cell.postgres_cpu_seconds_per_million),
-        _median((cell.broker_cpu_seconds_per_million for cell in mine), ".1f"),
-        _median((cell.cores for cell in mine), ".1f"),
-        _median((cell.wal_bytes_per_event for cell in mine), ",.0f"),
-        _most(cell.peak_mebibytes for cell in mine),
-        _sum(cell.lost for cell in mine),
-        _sum(cell.duplicates for cell in mine),
-    ]
-    return f"| {' | '.join(columns)} |"
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
 
 
 def _ratios(mine: Sequence[Cell], floors: Floors, value: Callable[[Cell], float | None]) -> list[float]:
@@ -73,3 +53,24 @@ def _most(values: Iterable[float | None]) -> str:
 def _sum(values: Iterable[int | None]) -> str:
     known = [value for value in values if value is not None]
     return str(sum(known)) if known else ""
+
+
+_COLUMNS: Mapping[str, _Column] = {
+    "publisher": lambda mine, _: mine[0].publisher,
+    "relay": lambda mine, _: mine[0].relay,
+    "batch": lambda mine, _: str(mine[0].batch),
+    "events/s": lambda mine, _: _median((cell.events_per_second for cell in mine), ",.0f"),
+    "of the floor": _pace,
+    "own CPU s per million (of the floor's)": lambda mine, floors: _cost(
+        mine, floors, lambda cell: cell.cpu_seconds_per_million
+    ),
+    "PostgreSQL CPU s per million (of the floor's)": lambda mine, floors: _cost(
+        mine, floors, lambda cell: cell.postgres_cpu_seconds_per_million
+    ),
+    "broker CPU s per million": lambda mine, _: _median((cell.broker_cpu_seconds_per_million for cell in mine), ".1f"),
+    "cores used": lambda mine, _: _median((cell.cores for cell in mine), ".1f"),
+    "WAL bytes per event": lambda mine, _: _median((cell.wal_bytes_per_event for cell in mine), ",.0f"),
+    "peak MiB": lambda mine, _: _most(cell.peak_mebibytes for cell in mine),
+    "lost": lambda mine, _: _sum(cell.lost for cell in mine),
+    "duplicates": lambda mine, _: _sum(cell.duplicates for cell in mine),
+}

@@ -1,11 +1,10 @@
-"""What ``benchmarks.growth`` measures, its table, its picture, and what it says about a larger database."""
+"""What ``benchmarks.growth`` measures, its table, and what it says about a larger database."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 _SERIES = {
     "batch 100": "relays",
@@ -71,37 +70,6 @@ def table(cells: Sequence[Growth]) -> str:
         costs = f"{cell.relay_microseconds:.1f} | {cell.postgres_microseconds:.1f} | {cell.wal_bytes:,.0f}"
         lines.append(f"| {plan} | {rows} | {costs} |")
     return "\n".join(lines)
-
-
-def draw_relays(cells: Sequence[Growth], pace: Any) -> None:  # noqa: ANN401  # matplotlib's axes, as below
-    """Events a second against relays."""
-    known = medians(cells)
-    for label, series in _SERIES.items():
-        line = [(cell.relays, cell.events_per_second) for cell in known if cell.series == series]
-        if line:
-            pace.plot(*zip(*line, strict=True), marker="o", label=label)
-    pace.set_xlabel("relays")
-    pace.set_ylabel("events/s in sum")
-    pace.set_ylim(bottom=0)
-    pace.legend(frameon=False)
-
-
-def draw_rows(cells: Sequence[Growth], cost: Any) -> None:  # noqa: ANN401
-    """CPU time an event against rows."""
-    known = medians(cells)
-    for label, series, size in (
-        ("waiting", "waiting", "waiting"),
-        ("delivered before", "delivered", "delivered"),
-    ):
-        mine = sorted((cell for cell in known if cell.series == series), key=lambda cell: getattr(cell, size))
-        rows = [getattr(cell, size) for cell in mine]
-        cost.plot(rows, [cell.postgres_microseconds for cell in mine], marker="o", label=f"PostgreSQL, rows {label}")
-        cost.plot(rows, [cell.relay_microseconds for cell in mine], marker="o", label=f"relay, rows {label}")
-    cost.set_xscale("log")
-    cost.set_xlabel("rows")
-    cost.set_ylabel("CPU us an event")
-    cost.set_ylim(bottom=0)
-    cost.legend(frameon=False)
 
 
 def estimate(cells: Sequence[Growth], target: float = 100_000.0) -> str:

@@ -1,6 +1,6 @@
 """Write docs/design/performance.md's tables and plots from what was measured: ``python -m benchmarks.report``.
 
-It reads ``docs/design/performance/{drain,latency,wakeup,scaling,growth,horizon,peers}.json``, which the benchmarks
+It reads ``docs/design/performance/{drain,latency,scaling,growth,horizon,peers}.json``, which the benchmarks
 write with ``--json``, and replaces what is between the markers of ``docs/design/performance.md``. A file that is
 missing leaves its part as it is.
 """
@@ -17,8 +17,7 @@ from matplotlib import pyplot as plt
 
 from benchmarks.disturbance import MOST_OTHERS, MOST_STEAL
 from benchmarks.drain_table import table
-from benchmarks.growth_table import Growth, draw_relays, draw_rows, estimate, knees
-from benchmarks.growth_table import table as growth_table
+from benchmarks.growth_table import Growth, estimate, knees
 from benchmarks.horizon_table import Cell as HorizonCell
 from benchmarks.horizon_table import draw_drain, draw_steady
 from benchmarks.horizon_table import table as horizon_table
@@ -31,6 +30,7 @@ from benchmarks.summary import summary
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _FOLDER = _DOCS / "design/performance"
+_NOT_SHOWN = ("cores used", "lost", "duplicates")
 _COLOURS = {100: "#9ecae1", 1000: "#3182bd"}
 
 mpl.use("svg")
@@ -39,16 +39,17 @@ mpl.rcParams |= {"svg.hashsalt": "openoutbox", "font.size": 9, "axes.spines.top"
 
 def _ran_on(figures: dict[str, Any]) -> str:
     machine = figures["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     parameters = ", ".join(f"{name} {value}" for name, value in machine["parameters"].items())
-    shared = f"{machine['cores']} cores and {machine['memory_gib']} GiB, shared by database, broker and relay"
-    return f"Ran on {shared}; Python {machine['python']}, {versions}; {parameters}.\n"
+    return f"Ran on {machine['cores']} cores and {machine['memory_gib']} GiB, shared by all; {parameters}.\n"
 
 
 def _drain(figures: dict[str, Any]) -> str:
-    _plot_drain(_counted(figures))
-    rows = table(_counted(figures))
-    return f"{_ran_on(figures)}{_disturbances(figures)}\n{rows}\n\n![Share of the floor](performance/drain.svg)\n"
+    cells = _counted(figures)
+    _plot_drain(cells)
+    rows = table([cell for cell in cells if cell.relay != "broker's floor"], _NOT_SHOWN)
+    versions = ", ".join(f"{name} {number}" for name, number in figures["machine"]["versions"].items())
+    ran_on = f"{_ran_on(figures)}{_disturbances(figures)}Python {figures['machine']['python']}, {versions}.\n"
+    return f"{ran_on}\n{rows}\n\n![Share of the floor](performance/drain.svg)\n"
 
 
 def _counted(figures: dict[str, Any]) -> list[Cell]:
@@ -104,30 +105,9 @@ def _latency(figures: dict[str, Any]) -> str:
     return f"{_ran_on(figures)}\n{latency_table([Latency(**run) for run in figures['runs']])}\n"
 
 
-def _wakeup(figures: dict[str, Any]) -> str:
-    pairs = figures["pairs"]
-    lines = ["| writers beside a polling relay, tx/s | with the trigger, tx/s | ratio |", "|---|---|---|"]
-    lines += [f"| {pair['polling']:,.0f} | {pair['woken']:,.0f} | {pair['ratio']:.2f} |" for pair in pairs]
-    ratio = statistics.median(pair["ratio"] for pair in pairs)
-    rows = "\n".join(lines)
-    return f"{_ran_on(figures)}\n{rows}\n\nThe median of the ratios is {ratio:.2f}.\n"
-
-
 def _scaling(figures: dict[str, Any]) -> str:
-    lines = [
-        "| delivered rows | pending rows | claim p50 ms | claim p99 ms | settle p50 ms |",
-        "|---|---|---|---|---|",
-    ]
-    for one in figures["times"]:
-        times = f"{one['claim_p50']:.2f} | {one['claim_p99']:.2f} | {one['settle_p50']:.2f}"
-        lines.append(f"| {one['delivered']:,} | {one['pending']:,} | {times} |")
-    lines += ["", "| relays | events/s in sum |", "|---|---|"]
-    for relays in (1, 4):
-        paces = [run["events_per_second"] for run in figures["runs"] if run["relays"] == relays]
-        lines.append(f"| {relays} | {statistics.median(paces):,.0f} ({min(paces):,.0f}-{max(paces):,.0f}) |")
     _plot_scaling(figures["times"])
-    table_text = "\n".join(lines)
-    return f"{_ran_on(figures)}\n{table_text}\n\n![Claim time against size](performance/scaling.svg)\n"
+    return f"{_ran_on(figures)}\n![Claim time against size](performance/scaling.svg)\n"
 
 
 def _plot_scaling(times: list[dict[str, Any]]) -> None:
@@ -147,15 +127,7 @@ def _plot_scaling(times: list[dict[str, Any]]) -> None:
 
 def _growth(figures: dict[str, Any]) -> str:
     cells = [Growth(**cell) for cell in figures["cells"]]
-    sizes = any(cell.series in ("waiting", "delivered") for cell in cells)
-    figure, axes = plt.subplots(1, 1 + sizes, figsize=(9, 3.5), squeeze=False)
-    draw_relays(cells, axes[0][0])
-    if sizes:
-        draw_rows(cells, axes[0][1])
-    _save(figure, "growth")
-    picture = "![Growth](performance/growth.svg)"
-    ran_on = f"{_ran_on(figures)}{_beside(figures['cells'])}"
-    return "\n\n".join([ran_on.rstrip(), growth_table(cells), picture, knees(cells), estimate(cells)]) + "\n"
+    return f"{_ran_on(figures)}{_beside(figures['cells'])}\n{knees(cells)}\n\n{estimate(cells)}\n"
 
 
 def _horizon(figures: dict[str, Any]) -> str:
@@ -218,7 +190,6 @@ def _replaced(text: str, name: str, part: str) -> str:
 _PARTS = {
     "drain": _drain,
     "latency": _latency,
-    "wakeup": _wakeup,
     "scaling": _scaling,
     "growth": _growth,
     "horizon": _horizon,

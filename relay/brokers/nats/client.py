@@ -2,7 +2,7 @@
 a direct path for many small messages.
 
 The library hands its StreamWriter one object a message and passes each answer through a queue, at two to three times
-the processor time that the same protocol needs (docs/design/performance.md). So connecting, TLS, login, ping and errors
+the processor time that the same protocol needs (benchmarks/lab/README.md). So connecting, TLS, login, ping and errors
 are the library's, and two things are not: ``send`` writes many commands to the socket at once, and
 ``take_acknowledgements`` receives runs of positive acknowledgements (``relay.brokers.nats.acknowledgements``).
 

@@ -1,7 +1,7 @@
 """The frames of a message, as AMQP 0-9-1 writes them: publish, content header, body.
 
 pamqp writes and reads every other frame. For these its general encoder takes six times the processor time, more than
-the rest of the relay takes for an event (docs/design/performance.md#rabbitmq); the tests let pamqp read what is written
+the rest of the relay takes for an event (benchmarks/lab/README.md); the tests let pamqp read what is written
 here.
 """
 

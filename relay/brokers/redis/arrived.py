@@ -1,7 +1,7 @@
 """Replies that have arrived together, taken from the parser without a turn of redis-py for each.
 
 redis-py passes each reply through three coroutines, which takes a fifth of what a message costs the publisher
-(docs/design/performance.md). Connecting, reading from the socket and the first reply of what arrives are the
+(benchmarks/lab/README.md). Connecting, reading from the socket and the first reply of what arrives are the
 library's; the replies behind it are in its parser already.
 
 The only module of this room that uses private parts of the library. ``tests/brokers/redis/test_arrived.py`` holds them
