@@ -10,7 +10,7 @@ one relay: nothing in the table changes.
          looked at (``look``)     └ claims begin
 
 **The head is in force only while it is worth something.** While a walk from the oldest entry to the first due row is
-cheap (``CHEAP`` seconds of the server, seen once a second), and fewer than ``MOST_CLAIMED`` rows were claimed since it
+cheap (``CHEAP`` seconds of the server, seen once a second while claims bring rows), and fewer than ``MOST_CLAIMED`` rows were claimed since it
 was seen, claims begin at the oldest entry, as if there were no head: nothing can be behind it.
 
 **What may appear behind the head, and who sees it:**
@@ -157,6 +157,11 @@ class Head:
     def in_force(self) -> bool:
         """Whether claims begin at the head, and not at the oldest entry."""
         return not self.walk_is_cheap or self._claimed >= MOST_CLAIMED or self.refused is not None
+
+    @property
+    def claimed_since_walk(self) -> bool:
+        """Whether claims brought rows since the last walk from the oldest entry on."""
+        return self._claimed > 0
 
     @property
     def margin(self) -> float:

@@ -232,8 +232,10 @@ class Index:
         self.seconds_per_entry = seconds_per_entry
         self.clock = 0.0
         self.worked = 0.0
+        self.walks = 0
 
     async def walk(self, first: Place, end: Place, timeout: float) -> Look | None:
+        self.walks += 1
         margin = (self.now - MARGIN, float("inf"))
         free = min((one for one in self.waiting if first <= one < end and one <= margin), default=None)
         until = self.now if free is None else free[0]
@@ -289,6 +291,18 @@ def test_looks_come_to_a_row_behind_the_head() -> None:
     for _ in range(200):
         index.clock += asyncio.run(looks.look(index.walk)).seconds
     assert head.span().first == at(index.now - 60.0)
+
+
+def test_an_idle_relay_walks_from_the_oldest_entry_on_once_in_five_seconds() -> None:
+    index, head, looks = looking(10, 100.0)
+    for claimed, walks in ((0, 2), (1, 10)):
+        began = index.walks
+        for _ in range(10):
+            if claimed:
+                head.claimed(head.span(), claimed, at(index.now), at(index.now), index.now)
+            index.clock += 1.0
+            asyncio.run(looks.look(index.walk))
+        assert index.walks - began == walks
 
 
 def test_a_look_does_not_move_the_head_past_a_locked_row() -> None:
