@@ -28,7 +28,7 @@ def test_a_few_histories_keep_every_promise() -> None:
 
 
 @pytest.mark.histories
-@pytest.mark.parametrize("first", range(_FEW, _FEW + 2 * _MANY, _MANY))
+@pytest.mark.parametrize("first", [_FEW])
 def test_many_histories_keep_every_promise(first: int) -> None:
     assert list(violations(first, _MANY)) == []
 
