@@ -10,8 +10,9 @@ one relay: nothing in the table changes.
          looked at (``look``)     └ claims begin
 
 **The head is in force only while it is worth something.** While a walk from the oldest entry to the first due row is
-cheap (``CHEAP`` seconds of the server, seen once a second while claims bring rows), and fewer than ``MOST_CLAIMED`` rows
-were claimed since it was seen, claims begin at the oldest entry, as if there were no head: nothing can be behind it.
+cheap (``CHEAP`` seconds of the server, seen once a second while claims bring rows), and fewer than ``MOST_CLAIMED``
+rows were claimed since it was seen, claims begin at the oldest entry, as if there were no head.
+Nothing can be behind it.
 
 **What may appear behind the head, and who sees it:**
 
