@@ -7,7 +7,8 @@ database come as the driver's own, and leave the transaction failed as any other
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 from uuid import UUID
@@ -17,6 +18,8 @@ from openoutbox.errors import EnqueueRefused
 from openoutbox.insert import insert_calls
 from openoutbox.names import DEFAULT_TABLE, TableName
 from openoutbox.newevent import NewEvent
+from openoutbox.ports import Row
+from openoutbox.schema import sql_api_functions
 from openoutbox.statements import statement
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ class Enqueued(NamedTuple):
 
     None in psycopg's pipeline mode: not known yet.
     """
+    unchecked: bool = False
+    """Whether an event that existed already may have another type or payload, since this user may not compare them."""
 
 
 def enqueue(
@@ -59,6 +64,9 @@ def enqueue(
     makes a key's events stand in the order of the commits, among all callers who pass it; call it once, after the
     changes, and repeat a transaction that a deadlock ended. ``autocommit`` says that the events announce no change.
 
+    Where the user may call ``openoutbox_same`` (``relay-cli migrate --with sql-api``), an event whose id is in the
+    outbox with another type or payload raises ``EnqueueRefused``: roll back. Elsewhere the result says ``unchecked``.
+
     Raises, before anything is sent: ``EventError`` for invalid events, ``ConfigError`` for an invalid table name or
     ``trace`` without OpenTelemetry's API, ``TypeError`` for any other target, and ``EnqueueRefused`` for a connection
     that would commit the events alone.
@@ -75,7 +83,11 @@ def enqueue(
         if in_order:
             channel.flush()
             channel.fetch(*call.locks)
-        return call.done([channel.send(*insert) for insert in call.inserts])
+        done = call.done([channel.send(*insert) for insert in call.inserts])
+        if not call.has_known(done):
+            return done
+        may_compare = channel.fetch(*call.may_compare)[0][0]
+        return call.compared(done, channel.fetch(*call.others) if may_compare else None)
 
 
 async def enqueue_async(
@@ -100,14 +112,18 @@ async def enqueue_async(
         if in_order:
             await channel.flush()
             await channel.fetch(*call.locks)
-        return call.done([await channel.send(*insert) for insert in call.inserts])
+        done = call.done([await channel.send(*insert) for insert in call.inserts])
+        if not call.has_known(done):
+            return done
+        may_compare = (await channel.fetch(*call.may_compare))[0][0]
+        return call.compared(done, await channel.fetch(*call.others) if may_compare else None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     """What one call sends, checked and ready."""
 
-    event_ids: list[UUID]
+    events: list[NewEvent]
     """In the order given."""
     table: TableName
     inserts: list[tuple[LiteralString, dict[str, Any]]]
@@ -130,7 +146,41 @@ class _Call:
         inserts: list[Any] = insert_calls(announced, name, trace=trace)
         keys = [event.partition_key for event in announced if event.partition_key is not None] if in_order else []
         locks = (statement("outbox/insert:lock_keys"), {"keys": keys})
-        return cls([event.event_id for event in announced], name, inserts, locks, in_order, autocommit)
+        return cls(announced, name, inserts, locks, in_order, autocommit)
+
+    @property
+    def event_ids(self) -> list[UUID]:
+        """In the order given."""
+        return [event.event_id for event in self.events]
+
+    @property
+    def may_compare(self) -> tuple[LiteralString, dict[str, Any]]:
+        """Asks whether the user may call what compares."""
+        return statement("outbox/insert:may_compare", names=sql_api_functions(self.table)), {}
+
+    @property
+    def others(self) -> tuple[LiteralString, dict[str, Any]]:
+        """Asks for the events whose rows are others."""
+        values = {
+            "event_ids": [str(event.event_id) for event in self.events],
+            "event_types": [event.event_type for event in self.events],
+            "digests": [hashlib.sha256(event.body).digest() for event in self.events],
+        }
+        return statement("outbox/insert:others", names=sql_api_functions(self.table)), values
+
+    def has_known(self, done: Enqueued) -> bool:
+        """Whether an event was there already, or another unique index refused it."""
+        return done.inserted is not None and done.inserted < len(set(done.event_ids))
+
+    def compared(self, done: Enqueued, others: Sequence[Row] | None) -> Enqueued:
+        """The result for ``others``; None where they were not asked for. Raises EnqueueRefused."""
+        taken = [event_id for event_id, same in others or () if same is False]
+        if taken:
+            raise EnqueueRefused(
+                f"event_id: {', '.join(taken[:3])} is in table {self.table} with another type or payload; "
+                "roll back, and give the event an id of its own"
+            )
+        return done._replace(unchecked=others is None or bool(others))
 
     def check_alone(self) -> None:
         """Raise EnqueueRefused unless the events may be committed alone, each statement at once."""

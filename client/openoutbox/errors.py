@@ -29,7 +29,7 @@ class EventError(OutboxError, ValueError):
 
 
 class EnqueueRefused(OutboxError):
-    """An application announced events on a connection that would commit them without the change they announce."""
+    """Events would be committed without the change that they announce, or have ids that other events have."""
 
 
 class InboxRefused(OutboxError):

@@ -124,7 +124,7 @@ def _inbox_parts(table: str, *parts: str) -> list[LiteralString]:
 
 def sql_api_functions(table: TableName) -> dict[str, TableName]:
     """The functions that announce events of ``table`` and take them back: the default's name, and what it is here."""
-    roles = ("enqueue", "enqueue_bytes", "cancel", "reschedule")
+    roles = ("enqueue", "enqueue_bytes", "cancel", "reschedule", "same")
     return {f"openoutbox_{role}": TableName(table_name(table, role), table.schema) for role in roles}
 
 

@@ -20,8 +20,8 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from openoutbox import Enqueued, EventError, NewEvent, enqueue, enqueue_async, uuid7
-from openoutbox.errors import ConfigError
+from openoutbox import Enqueued, EventError, NewEvent, enqueue, enqueue_async, sql_api_statements, uuid7
+from openoutbox.errors import ConfigError, EnqueueRefused
 from openoutbox.names import TableName
 from tests.client.conftest import create_outbox
 from tests.client.django_connections import django_connection
@@ -210,8 +210,23 @@ def test_repeating_an_insert_changes_nothing(caller: Caller, outbox: Database) -
     event, id_ = NewEvent("once", b"first"), uuid7()
     assert caller(outbox, [event], TABLE, True).inserted == 1
     again = [NewEvent("once", b"second", event_id=event.event_id), NewEvent("new", b"", event_id=id_)]
-    assert caller(outbox, again, TABLE, True) == Enqueued([event.event_id, id_], 1)
+    assert caller(outbox, again, TABLE, True) == Enqueued([event.event_id, id_], 1, unchecked=True)
     assert outbox.run("SELECT payload FROM openoutbox_events WHERE event_type = 'once'") == [(b"first",)]
+
+
+def test_an_id_that_another_event_has_is_named_where_it_may_be_compared(caller: Caller, outbox: Database) -> None:
+    for sql in sql_api_statements():
+        outbox.run(sql)
+    event = NewEvent("once", b"first")
+    assert not caller(outbox, [event], TABLE, True).unchecked
+    assert caller(outbox, [event, NewEvent("new", b"")], TABLE, True)[1:] == (1, False)
+    for other in (
+        NewEvent("once", b"second", event_id=event.event_id),
+        NewEvent("o", b"first", event_id=event.event_id),
+    ):
+        with pytest.raises(EnqueueRefused, match=str(event.event_id)):
+            caller(outbox, [NewEvent("lost", b""), other], TABLE, True)
+    assert outbox.run("SELECT event_type FROM openoutbox_events ORDER BY 1") == [("new",), ("once",)]
 
 
 def count_statements(outbox: Database) -> None:

@@ -48,6 +48,14 @@ def test_bytes_and_every_argument(api: Database) -> None:
     assert api.run(EXACT) == [("café", "7", {"a": "b"}, timedelta(seconds=90))]
 
 
+def test_an_id_that_another_event_has_is_an_error(api: Database) -> None:
+    known = call(api, "enqueue", "order.placed", "{}")
+    for event_type, payload in (("order.placed", "[]"), ("other", "{}")):
+        with pytest.raises(psycopg.errors.UniqueViolation, match=str(known)):
+            call(api, "enqueue", event_type, payload, event_id=known)
+    assert api.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -143,6 +151,20 @@ def test_cancelling_is_granted_apart_from_inserting(api: Database, application: 
         assert connection.execute("SELECT openoutbox_cancel(%s)", [event_id]).fetchone() == (True,)
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="openoutbox_reschedule"):
             connection.execute("SELECT openoutbox_reschedule(%s, now())", [event_id])
+
+
+def test_an_application_that_may_compare_is_told_of_another_event(api: Database, application: str) -> None:
+    known = call(api, "enqueue", "t", "{}")
+    again = f"SELECT openoutbox_enqueue('t', '[]', event_id => '{known}')".encode()
+    with api.connect() as connection:
+        said: list[str | None] = []
+        connection.add_notice_handler(lambda notice: said.append(notice.message_primary))
+        connection.execute(f"SET ROLE {application}".encode())
+        connection.execute(again)
+        assert said == ["unchecked"]
+        api.run(f"GRANT EXECUTE ON FUNCTION openoutbox_same(uuid, text, bytea) TO {application}")
+        with pytest.raises(psycopg.errors.UniqueViolation, match=str(known)):
+            connection.execute(again)
 
 
 def test_what_policies_protect_is_not_reached_with_the_owners_rights(api: Database) -> None:

@@ -74,6 +74,7 @@ NOT_RUN: Final = {
     "docs/guide/inbox.md sh 3": "tests/inbox/test_page.py runs the whole page",
     "docs/guide/inbox.md sh 2": "tests/inbox/test_page.py runs the whole page",
     "docs/guide/inbox.md sql 1": "tests/inbox/test_page.py grants each line",
+    "docs/guide/sql-api.md sql 3": "tests/client/test_sql_api.py grants it",
     "docs/guide/inbox.md sql 2": "tests/inbox/test_roles.py makes the policies",
     "examples/bank/README.md sh 2": "tests/examples/test_examples.py runs it",
     "docs/guide/spark-archive.md sh 1": "tests/spark/test_documents.py reads the arguments",

@@ -42,6 +42,23 @@ VALUES (
 )
 ON CONFLICT DO NOTHING;
 
+-- name: may_compare
+-- Whether this role may call the function of migrate --with sql-api that compares. Catalog only. Locks: nothing.
+SELECT
+    COALESCE(
+        HAS_FUNCTION_PRIVILEGE(TO_REGPROCEDURE($name$openoutbox_same(uuid, text, bytea)$name$), 'EXECUTE'), FALSE
+    );
+
+-- name: others
+-- The events whose ids are in the outbox with another type or payload (FALSE), or not any more (NULL). The function has the
+-- owner's rights: an application may not read. Index: the primary key. Locks: nothing.
+SELECT
+    given.event_id::TEXT,
+    openoutbox_same(given.event_id, given.event_type, given.digest) AS same
+FROM
+    UNNEST(%(event_ids)s::UUID[], %(event_types)s::TEXT[], %(digests)s::BYTEA[]) AS given (event_id, event_type, digest)
+WHERE openoutbox_same(given.event_id, given.event_type, given.digest) IS NOT TRUE;
+
 -- name: lock_keys
 -- Takes the lock of each key until the end of the transaction, in one order, so that two calls do not wait in a circle.
 -- The number is a class of ours; locks of two integers are apart from those of one.

@@ -2,11 +2,12 @@
 -- Each works in the caller's transaction, on this table alone. enqueue and enqueue_bytes have the rights of the caller,
 -- which needs INSERT on the table. cancel and reschedule have the owner's: a role that may call them reaches every
 -- PENDING event whose id it knows, so none may until it is granted EXECUTE. They refuse a table with row-level security,
--- whose policies they would pass by.
+-- whose policies they would pass by. same has the owner's rights, too: a role that may call it can check what it guesses.
 -- Safe to run again; rights that were granted stay. Locks: none on the table.
 
 -- name: enqueue_bytes
--- Announces an event; returns its id. Repeated with the same id it changes nothing.
+-- Announces an event; returns its id. Repeated with the same id it changes nothing; an event of this id that has another
+-- type or payload is an error to a caller that may call same, and to any other one a repeat is the warning unchecked.
 CREATE OR REPLACE FUNCTION openoutbox_enqueue_bytes(
     event_type TEXT,
     payload BYTEA,
@@ -32,6 +33,13 @@ BEGIN
     INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
     VALUES (id, $1, $3, $2, COALESCE($4, '{}'), due)
     ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        IF NOT HAS_FUNCTION_PRIVILEGE($name$openoutbox_same(UUID, TEXT, BYTEA)$name$, 'EXECUTE') THEN
+            RAISE WARNING 'unchecked' USING DETAIL = 'event ' || id || ' is there already, maybe with other content';
+        ELSIF NOT openoutbox_same(id, $1, SHA256($2)) THEN
+            RAISE unique_violation USING MESSAGE = 'event_id: ' || id || ' is there with another type or payload';
+        END IF;
+    END IF;
     RETURN id;
 END
 $body$;
@@ -95,9 +103,22 @@ BEGIN
 END
 $body$;
 
+-- name: same
+-- Whether the event of this id has this type, and a payload with this SHA-256. NULL: there is none, or it cannot be told.
+CREATE OR REPLACE FUNCTION openoutbox_same(event_id UUID, event_type TEXT, digest BYTEA) RETURNS BOOLEAN
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $body$
+    SELECT stored.event_type = $2 AND SHA256(stored.payload) = $3
+    FROM openoutbox_events AS stored
+    WHERE
+        stored.event_id = $1
+        AND NOT (SELECT relrowsecurity FROM pg_class WHERE oid = $name$openoutbox_events$name$::REGCLASS)
+$body$;
+
 -- name: revoke
 -- The owner's rights come after PUBLIC has lost its own, so that there is no moment with both.
-REVOKE ALL ON FUNCTION openoutbox_cancel(UUID), openoutbox_reschedule(UUID, TIMESTAMPTZ) FROM PUBLIC;
+REVOKE ALL ON FUNCTION
+openoutbox_cancel(UUID), openoutbox_reschedule(UUID, TIMESTAMPTZ), openoutbox_same(UUID, TEXT, BYTEA)
+FROM PUBLIC;
 
 -- name: cancel_as_owner
 -- The application has no right to delete.
@@ -106,3 +127,7 @@ ALTER FUNCTION openoutbox_cancel(UUID) SECURITY DEFINER;
 -- name: reschedule_as_owner
 -- The application has no right to update.
 ALTER FUNCTION openoutbox_reschedule(UUID, TIMESTAMPTZ) SECURITY DEFINER;
+
+-- name: same_as_owner
+-- The application has no right to read.
+ALTER FUNCTION openoutbox_same(UUID, TEXT, BYTEA) SECURITY DEFINER;
