@@ -64,12 +64,9 @@ def enqueue(
     makes a key's events stand in the order of the commits, among all callers who pass it; call it once, after the
     changes, and repeat a transaction that a deadlock ended. ``autocommit`` says that the events announce no change.
 
-    Where the user may call ``openoutbox_same`` (``relay-cli migrate --with sql-api``), an event whose id is in the
-    outbox with another type or payload raises ``EnqueueRefused``: roll back. Elsewhere the result says ``unchecked``.
-
     Raises, before anything is sent: ``EventError`` for invalid events, ``ConfigError`` for an invalid table name or
     ``trace`` without OpenTelemetry's API, ``TypeError`` for any other target, and ``EnqueueRefused`` for a connection
-    that would commit the events alone.
+    that would commit the events alone; and afterwards for an id that another event has, where the user may compare.
     """
     call = _Call.of(events, table, trace=trace, in_order=in_order, autocommit=autocommit)
     channel = sync_channel(target)
@@ -84,10 +81,10 @@ def enqueue(
             channel.flush()
             channel.fetch(*call.locks)
         done = call.done([channel.send(*insert) for insert in call.inserts])
-        if not call.has_known(done):
-            return done
-        may_compare = channel.fetch(*call.may_compare)[0][0]
-        return call.compared(done, channel.fetch(*call.others) if may_compare else None)
+        if call.has_known(done):
+            may_compare = channel.fetch(*call.may_compare)[0][0]
+            done = call.compared(done, channel.fetch(*call.others) if may_compare else None)
+        return done
 
 
 async def enqueue_async(
@@ -113,10 +110,10 @@ async def enqueue_async(
             await channel.flush()
             await channel.fetch(*call.locks)
         done = call.done([await channel.send(*insert) for insert in call.inserts])
-        if not call.has_known(done):
-            return done
-        may_compare = (await channel.fetch(*call.may_compare))[0][0]
-        return call.compared(done, await channel.fetch(*call.others) if may_compare else None)
+        if call.has_known(done):
+            may_compare = (await channel.fetch(*call.may_compare))[0][0]
+            done = call.compared(done, await channel.fetch(*call.others) if may_compare else None)
+        return done
 
 
 @dataclass(frozen=True, slots=True)
