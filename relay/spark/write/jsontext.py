@@ -1,7 +1,7 @@
 """Arrow values to JSON text, whole columns at a time: only binary values become Python objects.
 
-docs/guide/spark.md has each type's form beside that of Spark's ``to_json``. Nulls stay, binary is base64, times are ISO
-8601 in UTC with microseconds, a double keeps its point, NaN and the infinities are strings.
+docs/reference/spark.md has each type's form beside that of Spark's ``to_json``. Nulls stay, binary is base64, times are
+ISO 8601 in UTC with microseconds, a double keeps its point, NaN and the infinities are strings.
 
 A column's text is made of pieces: constants, and arrays with one element a row. A struct's pieces are those of its
 fields, so that a row of a flat struct is joined once, whatever the number of its fields.

@@ -1,4 +1,4 @@
-"""The JSON of every type, beside that of Spark's ``to_json``, as docs/guide/spark.md has it."""
+"""The JSON of every type, beside that of Spark's ``to_json``, as docs/reference/spark.md has it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS = "MAP('ignoreNullFields', 'false', 'timeZone', 'UTC')"
 
 def forms() -> list[tuple[str, str, str]]:
     """Each row of the document's table: an expression, its JSON here, and that of ``to_json``."""
-    table = (ROOT / "docs/guide/spark.md").read_text(encoding="utf-8").partition("| type | for example | here |")[2]
+    table = (ROOT / "docs/reference/spark.md").read_text(encoding="utf-8").partition("| type | for example | here |")[2]
     rows = re.findall(r"^\|[^|]*\| `(.*?)` \| `(.*?)` \|(?: `(.*?)`)? \|$", table.partition("\n\n")[0], re.MULTILINE)
     return [(example, here, there or here) for example, here, there in rows]
 
