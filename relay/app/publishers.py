@@ -112,10 +112,13 @@ def http_options(settings: Settings) -> HttpOptions:
     with requires("http", "PUBLISHER_TYPE=http"):
         from relay.brokers.http.options import HttpOptions
 
+    secrets = "" if settings.http_secrets is None else settings.http_secrets.get_secret_value()
     return HttpOptions(
         message_format=_message_format(settings, cloudevents.HTTP),
         url=required(settings.publisher_url, "PUBLISHER_URL"),
-        secrets=() if settings.http_secrets is None else settings.http_secrets.get_secret_value().split(),
+        live=_live(settings),
+        secrets=secrets.split(),
+        live_secrets=LiveUrl(secrets) if origin_of(secrets) is not None else None,
         timeout=settings.http_timeout,
         connection_timeout=settings.http_connection_timeout,
         connections_per_host=settings.http_connections_per_host,
@@ -212,9 +215,9 @@ def _message_format(settings: Settings, binding: cloudevents.Binding) -> Message
     return message_format(settings.message_format, settings.cloudevents_source or "", binding)
 
 
-def _live(settings: Settings, variable: str, ahead: float = 0.0) -> LiveUrl | None:
+def _live(settings: Settings, variable: str = "", ahead: float = 0.0) -> LiveUrl | None:
     """What says how PUBLISHER_URL is now; None where it stays. Raises ConfigError for a command with an open quote."""
-    text = getattr(settings, variable.lower())
+    text = getattr(settings, variable.lower()) if variable else None
     try:
         command = None if text is None else PasswordCommand(variable, text)
     except ValueError:

@@ -72,7 +72,9 @@ def read_postgres_url(text: str) -> str:
     ports = str(parts.get("port", ""))
     valid = _PORTS.fullmatch(ports) and all(int(port or 1) <= _LARGEST_PORT for port in ports.split(","))
     if "@" in str(parts.get("host", "")) or not valid:
-        raise ValueError(f"{shown!r}: the host or port is wrong; {_ENCODE}")
+        # What stands in the port's place may be the password.
+        safe = repr(shown) if re.fullmatch(r"[\d,]*", ports) else f"a URL of {len(text)} characters"
+        raise ValueError(f"{safe}: the host or port is wrong; {_ENCODE}")
     if parts.get("sslmode", "prefer") not in _SSL_MODES:
         raise ValueError(f"{shown!r}: sslmode may be {', '.join(_SSL_MODES)}")
     return text

@@ -90,7 +90,9 @@ def _text(name: str, value: object) -> str | None:  # noqa: PLR0911 - a return f
 
 
 def _url_text(url: str) -> str:
-    """A URL without its secrets; the path of a webhook may be one."""
+    """A URL without its secrets; the path of a webhook may be one, and so may a text that names no port."""
+    if ":" not in url:
+        return MASK
     shown = mask_url(url)
     scheme, _, rest = shown.partition("://")
     authority, _, path = rest.partition("/")

@@ -12,21 +12,25 @@ is ``Away`` until a single event gets an answer (``circuit``).
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections import deque
+from dataclasses import replace
 from typing import Final, cast
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.http.circuit import Circuit
 from relay.brokers.http.connecting import check, connect
-from relay.brokers.http.endpoints import Endpoint
+from relay.brokers.http.endpoints import Endpoint, read_endpoint
 from relay.brokers.http.errors import BadAnswer, Cut, NoAnswer, outcome_of
 from relay.brokers.http.options import HttpOptions, client_tls
 from relay.brokers.http.request import request_of
 from relay.brokers.http.session import HttpSession
+from relay.brokers.login import present
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.outcome import Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable, Withheld
 
+_log: Final = logging.getLogger(__name__)
 _LONGEST_IDLE: Final = 30.0  # seconds after which a session is not used again: servers close idle ones
 _TRIES: Final = 3  # connections for one request that the server has not looked at
 
@@ -75,6 +79,7 @@ class Host:
 
     async def check(self, timeout: float) -> None:
         """Connect, with the TLS handshake, and send nothing. Raises BrokerUnreachable."""
+        await self._renew()
         await check(self.origin, self._context(), timeout, allow_private=self._options.allow_private)
 
     async def abandon(self, reason: str) -> None:
@@ -183,11 +188,27 @@ class Host:
 
     async def _open(self) -> HttpSession:
         options = self._options
+        await self._renew()
         session = await connect(
             self.origin, self._context(), options.connection_timeout, allow_private=options.allow_private
         )
         self._sessions.append(session)
         return session
+
+    async def _renew(self) -> None:
+        """Log in and sign as the files of URL and secrets say now; what cannot be used leaves the last ones in use."""
+        options, live = await present(self._options), self._options.live_secrets
+        if live is not None:
+            options = replace(options, secrets=(await live.present()).split())
+        if options is self._options:
+            return
+        try:
+            endpoint = read_endpoint(options)
+        except ConfigError as error:
+            _log.warning("%s; the last login and secrets are used", error, extra={"action": "secret_unread"})
+            return
+        if endpoint.origin == self.origin:
+            self._endpoint = endpoint
 
     def _context(self) -> ssl.SSLContext | None:
         if self.origin.scheme != "https":

@@ -13,6 +13,7 @@ from typing import Final
 from relay.brokers.tls import client_context
 from relay.core.errors import ConfigError
 from relay.core.formats.message import MessageFormat
+from relay.core.origins import LiveUrl
 
 _FILES: Final = {"tls_ca": "HTTP_TLS_CA", "tls_cert": "HTTP_TLS_CERT", "tls_key": "HTTP_TLS_KEY"}
 
@@ -26,6 +27,9 @@ class HttpOptions:
     url: str = field(repr=False)
     secrets: Sequence[str] = field(repr=False)
     """What requests are signed with."""
+    live: LiveUrl | None = field(default=None, repr=False, compare=False)
+    live_secrets: LiveUrl | None = field(default=None, repr=False, compare=False)
+    """What say how ``url`` and ``secrets`` are now; None where they stay."""
     timeout: float
     """From a request to its answer."""
     connection_timeout: float

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from standardwebhooks.webhooks import Webhook
@@ -18,6 +19,7 @@ from standardwebhooks.webhooks import Webhook
 from relay.brokers.http.circuit import FAILURES
 from relay.brokers.http.publisher import HttpPublisher
 from relay.core.errors import BrokerUnreachable
+from relay.core.origins import LiveUrl, SecretOrigin, remember
 from relay.core.outcome import Acknowledged, Away, ConnectionCut, Permanent, TimedOut, Transient, Unreachable
 from relay.localservers.process import free_port
 from tests.brokers.harness.base import Collector, make_event
@@ -29,7 +31,7 @@ from tests.support.waiting import eventually, patience, wait_until_async
 
 pytestmark = pytest.mark.http
 
-SECRET = "whsec_" + base64.b64encode(os.urandom(32)).decode()
+SECRET, NEXT_SECRET = ("whsec_" + base64.b64encode(os.urandom(32)).decode() for _ in range(2))
 
 
 def new_type() -> str:
@@ -58,6 +60,22 @@ def suspended(server: WebhookServer) -> Iterator[None]:
         yield
     finally:
         os.kill(server.pid, signal.SIGCONT)
+
+
+async def test_secrets_that_change_in_their_file_sign_from_the_next_connection_on(
+    server: WebhookServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "secrets"
+    file.write_text(SECRET)
+    remember(SECRET, SecretOrigin("HTTP_SECRETS_FILE", file.read_text))
+    async with opened(server.url, secrets=[SECRET], live_secrets=LiveUrl(SECRET)) as publisher:
+        for content, signs in ((NEXT_SECRET, NEXT_SECRET), ("whsec_short", NEXT_SECRET), (SECRET, SECRET)):
+            file.write_text(content)
+            await publisher.probe(patience())
+            event = make_event(new_type(), b"{}")
+            assert await outcomes(publisher, [event]) == [Acknowledged()]
+            [post] = server.received(event.event_type)
+            assert Webhook(signs).verify(post.body, dict(post.headers)) == {}
 
 
 async def test_a_request_is_what_the_standards_library_verifies(
