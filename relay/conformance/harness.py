@@ -9,14 +9,19 @@ import asyncio
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from relay.brokers.null import NullPublisher
 from relay.conformance.waiting import patience
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Outcome, Resolution
 from relay.core.ports import Publisher
+
+TROUBLES: Final = ("hangs", "slow", "blocks", "refuses", "cuts", "no DNS")
+"""What a destination may be in for good, and no other may notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,29 @@ class Harness(ABC):
     def start(self) -> None:
         """Bring it back, with what it had."""
         raise NotImplementedError
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """Those of ``TROUBLES`` that ``trouble`` can make."""
+        return ["hangs"] * self.features.hangs + ["refuses"] * self.features.stops
+
+    @contextmanager
+    def trouble(self, trouble: str) -> Iterator[tuple[Publisher, Publisher]]:
+        """A publisher whose broker is in trouble until the end, and another one beside it that is not."""
+        begin, end = {"hangs": (self.hang, self.resume), "refuses": (self.stop, self.start)}[trouble]
+        begin()
+        try:
+            yield self.publisher(), NullPublisher()
+        finally:
+            end()
+
+    cuts = False
+    """Whether ``cutting`` cuts."""
+
+    @contextmanager
+    def cutting(self, _mark: bytes) -> Iterator[Publisher]:
+        """A publisher whose connection is cut by each event with these bytes in its payload."""
+        yield self.publisher()
 
     def close(self) -> None:  # noqa: B027  # most brokers belong to the whole run and stay
         """Leave no process and no destination behind."""

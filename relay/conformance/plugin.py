@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-pytest.register_assert_rewrite("relay.conformance.suite", "relay.conformance.harness")
+pytest.register_assert_rewrite("relay.conformance.suite", "relay.conformance.laws", "relay.conformance.harness")
 
 from relay.conformance.harness import Harness  # noqa: E402 -- after its assertions are set to be rewritten
 from relay.core.ports import Publisher  # noqa: E402

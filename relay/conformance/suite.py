@@ -12,6 +12,7 @@ import os
 import pytest
 
 from relay.conformance.harness import Collector, Harness, make_event
+from relay.conformance.laws import *  # noqa: F403 -- more cases
 from relay.conformance.waiting import eventually, patience, wait_until_async
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent

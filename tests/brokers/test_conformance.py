@@ -7,21 +7,25 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from relay.conformance.suite import *  # noqa: F403 -- the cases
+from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from tests.brokers.harness.aws import SnsHarness, SqsHarness
 from tests.brokers.harness.base import Harness
 from tests.brokers.harness.http import HttpHarness
-from tests.brokers.harness.kafka import KafkaHarness
+from tests.brokers.harness.kafka import KafkaHarness, ProxiedKafka
 from tests.brokers.harness.memory import MemoryHarness
 from tests.brokers.harness.nats import NatsHarness
 from tests.brokers.harness.plain import NullHarness, StdoutHarness
 from tests.brokers.harness.rabbitmq import RabbitHarness
 from tests.brokers.harness.redis import RedisHarness
 from tests.brokers.harness.routed import RoutedHarness, SeveralHarness
+from tests.support.fixtures.outbox import Outbox, give_rights
 from tests.support.servers.aws import CREDENTIALS, AwsServer
 from tests.support.servers.identities import Identities
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
 from tests.support.servers.rabbitmq import RabbitServer
+from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.servers.valkey import ValkeyServer
 from tests.support.servers.webhooks import WebhookServer
 
@@ -33,7 +37,7 @@ HARNESSES: dict[str, Make] = {
     "several": lambda _: SeveralHarness(),
     "null": lambda _: NullHarness(),
     "stdout": lambda _: StdoutHarness(),
-    "kafka": lambda request: KafkaHarness(request.getfixturevalue("breakable_kafka")),
+    "kafka": lambda request: KafkaHarness(*request.getfixturevalue("breakable_kafka")),
     "nats": lambda request: NatsHarness(request.getfixturevalue("breakable_nats")),
     "redis": lambda request: RedisHarness(request.getfixturevalue("breakable_redis")),
     "rabbitmq": lambda request: RabbitHarness(request.getfixturevalue("breakable_rabbitmq")),
@@ -53,10 +57,10 @@ SERVERS = {
 
 
 @pytest.fixture(scope="module")
-def breakable_kafka() -> Iterator[KafkaServer]:
+def breakable_kafka() -> Iterator[tuple[KafkaServer, TcpProxy]]:
     """A broker of this suite's own, to pause and restart."""
-    with KafkaServer() as server:
-        yield server
+    with TcpProxy() as proxy, ProxiedKafka(proxy) as server:
+        yield server, proxy
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +99,16 @@ def breakable_aws() -> Iterator[AwsServer]:
         for name, value in CREDENTIALS.items():
             environment.setenv(name, value)
         yield server
+
+
+@pytest.fixture
+def law_outbox(outbox: Outbox) -> str:
+    """A database of each test's own."""
+    for extension in ("key-order", "fan-out"):
+        add_extension(outbox.owner_url, TableName(), extension)
+    with outbox.database.connect() as connection:
+        give_rights(connection)
+    return outbox.url
 
 
 @pytest.fixture(params=[pytest.param(name, marks=SERVERS.get(name, ())) for name in HARNESSES])

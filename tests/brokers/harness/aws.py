@@ -38,7 +38,7 @@ class SqsHarness(ServerHarness):
         self._names: list[str] = []
 
     def publisher(self, **options: Any) -> AwsPublisher:
-        url = publisher_url(self.kind, self._server.url)
+        url = publisher_url(self.kind, self.url)
         return AwsPublisher(aws_options(**({"url": url} | options)))
 
     async def destination(self) -> str:

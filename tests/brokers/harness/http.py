@@ -19,6 +19,8 @@ from tests.support.servers.webhooks import Post, WebhookServer
 class HttpHarness(ServerHarness):
     """One endpoint for all types; the receiver takes bodies of up to a megabyte."""
 
+    cuts = False  # it is TLS
+
     features = Features(hangs=True, stops=True, missing_destination="HTTP_404", too_large=2_000_000, big_batch=2_000)
 
     def __init__(self, server: WebhookServer, identities: Identities) -> None:
@@ -27,7 +29,7 @@ class HttpHarness(ServerHarness):
         self._identities = identities
 
     def publisher(self, **options: Any) -> HttpPublisher:
-        defaults = {"url": self._server.url, "tls_ca": str(self._identities.ca_file)}
+        defaults = {"url": self.url, "tls_ca": str(self._identities.ca_file)}
         return HttpPublisher(http_options(**(defaults | options)))
 
     async def destination(self) -> str:

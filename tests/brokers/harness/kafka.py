@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from pathlib import Path
 from typing import Any, cast
 
 from confluent_kafka import Consumer, TopicPartition
@@ -11,11 +12,29 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient
 
 from relay.brokers.kafka.publisher import KafkaPublisher
+from relay.localservers.process import free_port
 from tests.brokers.harness.base import Features, ServerHarness, StoredMessage
 from tests.support.fixtures.kafka import create_topic
 from tests.support.options import kafka_options
 from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.waiting import wait_until
+
+
+class ProxiedKafka(KafkaServer):
+    """A broker with a second listener, whose clients are sent through a proxy."""
+
+    def __init__(self, proxy: TcpProxy) -> None:
+        protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+        super().__init__(settings=protocols)
+        self._proxy = proxy
+
+    def _write_properties(self) -> Path:
+        self._proxy.target = free_port()
+        self._more_listeners = {"PROXIED": self._proxy.target}
+        ways = {"PLAINTEXT": self.port, "PROXIED": self._proxy.port}
+        self._settings["advertised.listeners"] = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ways.items())
+        return super()._write_properties()
 
 
 class KafkaHarness(ServerHarness):
@@ -31,12 +50,12 @@ class KafkaHarness(ServerHarness):
         runs=True,
     )
 
-    def __init__(self, server: KafkaServer) -> None:
-        super().__init__(server)
+    def __init__(self, server: KafkaServer, proxy: TcpProxy) -> None:
+        super().__init__(server, proxy)
         self._server = server
 
     def publisher(self, **options: Any) -> KafkaPublisher:
-        return KafkaPublisher(kafka_options(**({"url": self._server.url} | options)))
+        return KafkaPublisher(kafka_options(**({"url": self.url} | options)))
 
     async def destination(self) -> str:
         def create() -> str:

@@ -32,7 +32,7 @@ class NatsHarness(ServerHarness):
         self._server = server
 
     def publisher(self, **options: Any) -> NatsPublisher:
-        return NatsPublisher(nats_options(**({"url": self._server.url} | options)))
+        return NatsPublisher(nats_options(**({"url": self.url} | options)))
 
     async def destination(self) -> str:
         name = f"conformance{uuid.uuid4().hex[:12]}"

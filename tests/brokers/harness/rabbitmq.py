@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from relay.brokers.rabbitmq.publisher import RabbitPublisher
@@ -28,7 +30,15 @@ class RabbitHarness(ServerHarness):
         self._server = server
 
     def publisher(self, **options: Any) -> RabbitPublisher:
-        return RabbitPublisher(rabbit_options(**({"url": self._server.url} | options)))
+        return RabbitPublisher(rabbit_options(**({"url": self.url} | options)))
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        self._server.control("set_vm_memory_high_watermark", "0.0000001")
+        try:
+            yield
+        finally:
+            self._server.control("set_vm_memory_high_watermark", "0.4")
 
     async def destination(self) -> str:
         name = f"conformance.{uuid.uuid4().hex[:12]}"

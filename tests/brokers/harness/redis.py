@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from redis.asyncio import Redis
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
 
 from relay.brokers.redis.publisher import RedisPublisher
 from tests.brokers.harness.base import Features, ServerHarness, StoredMessage
@@ -23,14 +26,23 @@ class RedisHarness(ServerHarness):
         self._server = server
 
     def publisher(self, **options: Any) -> RedisPublisher:
-        defaults: dict[str, Any] = {"url": self._server.url, "max_bulk": 1_000_000}
+        defaults: dict[str, Any] = {"url": self.url, "max_bulk": 1_000_000}
         return RedisPublisher(redis_options(**(defaults | options)))
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        with Redis.from_url(self._server.url) as client:
+            client.execute_command("CLIENT", "PAUSE", 600_000, "WRITE")
+            try:
+                yield
+            finally:
+                client.execute_command("CLIENT", "UNPAUSE")
 
     async def destination(self) -> str:
         return f"conformance.{uuid.uuid4().hex[:12]}"
 
     async def read(self, destination: str, count: int) -> list[StoredMessage]:
-        async with Redis.from_url(self._server.url) as client:
+        async with AsyncRedis.from_url(self._server.url) as client:
             entries: Any = await client.xrange(destination, count=count)
         assert len(entries) == count
         return [_message(fields) for _, fields in entries]

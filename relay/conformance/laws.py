@@ -1,0 +1,176 @@
+"""The two laws of destinations (docs/design/guarantees.md), as tests of a whole relay on a PostgreSQL of the suite.
+
+Law 1: a destination that stays in trouble holds up no other one. Law 2: while probes are answered, no event is released
+twice without an attempt in between. ``suite`` hands the cases on; the fixture ``law_outbox`` is the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+import psycopg
+import pytest
+
+from openoutbox import NewEvent, enqueue_async
+from relay.app import build
+from relay.conformance.harness import TROUBLES, Harness
+from relay.conformance.waiting import eventually, patience, wait_until_async
+from relay.core.backoff import RetryPolicy
+from relay.core.event import EventId, OutboxEvent
+from relay.core.outcome import Acknowledged, OutcomeSink, Resolution
+from relay.core.ports import Publisher, Settled, Settlement
+from relay.engine.destination.destination import Times
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.several import SeveralPublishers
+from relay.engine.relay import Relay
+from relay.localservers.postgres import PostgresServer
+from relay.outbox.extensions import add_extension
+from relay.outbox.migrate import migrate
+from relay.outbox.storage import PostgresOutbox
+from relay.postgres.sql import TableName
+from relay.routing.rules import Routes, Rule, Target
+from relay.routing.template import read_template
+from relay.settings.settings import Settings
+from relay.telemetry.measurements import Measurements
+
+BOUND = 2.0  # seconds, of which 99 of 100 events of the others take less
+TURNS = 25  # of inserting, 0.1 s each
+BACKLOG = 500  # events of the destination in trouble that wait already: more than may be in flight
+MARK = b"an event that the broker cuts connections on"
+_TYPE = read_template("{type}", "")
+
+
+@pytest.fixture(scope="module")
+def law_outbox() -> Iterator[str]:
+    """The URL of a database with an outbox that knows routes to several and order per key."""
+    with PostgresServer() as server:
+        migrate(server.url, TableName())
+        for extension in ("key-order", "fan-out"):
+            add_extension(server.url, TableName(), extension)
+        yield server.url
+
+
+class CountingOutbox(PostgresOutbox):
+    """Counts how often each event was released since its last attempt."""
+
+    def __init__(self, url: str, ordering: str) -> None:
+        variables = {"STORAGE_URL": url, "ORDERING": ordering, "BATCH_SIZE": "25", "MAX_IN_FLIGHT": "200"}
+        variables |= {"PUBLISHER_CONNECT_RETRY_INTERVAL": "1s", "POLL_INTERVAL": "100ms", "SHUTDOWN_TIMEOUT": "1s"}
+        self.settings = Settings.from_env(variables)
+        retry = RetryPolicy(max_attempts=2, base_delay=0.1, max_delay=0.1, jitter=0.0)
+        self.engine = replace(build.engine_options(self.settings), retry=retry)
+        self.releases: Counter[EventId] = Counter()
+        self.most_releases = 0
+        super().__init__(replace(build.storage_options(self.settings, fan_out=ordering == "none"), retry=retry))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Write verdicts, and count."""
+        for one in settlements:
+            self.releases.update(one.released)
+            for event_id, *_ in one.retried:
+                del self.releases[event_id]
+        self.most_releases = max([self.most_releases, *self.releases.values()])
+        return await super().settle(settlements)
+
+
+@asynccontextmanager
+async def running(outbox: CountingOutbox, publisher: Publisher) -> AsyncIterator[Relay]:
+    """A relay, until the end."""
+    relay = Relay(outbox, publisher, Measurements(), outbox.engine)
+    task = asyncio.create_task(relay.run())
+    try:
+        yield relay
+    finally:
+        relay.stop()
+        await task
+
+
+def watch(publisher: Publisher, heard: dict[str, float]) -> Publisher:
+    """Write down when the publisher first has an acknowledgement of each event."""
+    offer = publisher.publish
+
+    def hear(sink: OutcomeSink, resolutions: Sequence[Resolution]) -> None:
+        for event, outcome in resolutions:
+            if isinstance(outcome, Acknowledged):
+                heard.setdefault(event.event_id, time.monotonic())
+        sink(resolutions)
+
+    async def publish(events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        await offer(events, partial(hear, sink))
+
+    publisher.publish = publish  # type: ignore[method-assign]
+    return publisher
+
+
+async def insert(url: str, events: Sequence[NewEvent]) -> dict[str, float]:
+    """Insert events; when each was there."""
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await enqueue_async(connection, events)
+    return dict.fromkeys((str(event.event_id) for event in events), time.monotonic())
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_a_destination_in_trouble_holds_up_no_other(
+    harness: Harness, law_outbox: str, trouble: str, ordering: str
+) -> None:
+    if trouble not in harness.troubles:
+        pytest.skip(f"this harness has no way to make it: {trouble}")
+    bad, good, both = [await harness.destination() for _ in range(3)]
+    rules = [Rule(1, bad, _TYPE, "troubled"), Rule(2, both, _TYPE, "other", (Target("troubled", _TYPE),))]
+    numbers, heard = count(), dict[str, float]()
+
+    def new(name: str, events: int) -> list[NewEvent]:
+        return [NewEvent(name, b"{}", partition_key=f"{name} {next(numbers) % 50}") for _ in range(events)]
+
+    with harness.trouble(trouble) as (troubled, other):
+        publishers = {"troubled": troubled, "other": watch(other, heard)}
+        outbox = CountingOutbox(law_outbox, ordering)
+        times = Times(retry_interval=1.0)
+        publisher = SeveralPublishers(publishers, Routes(rules, default="other"), Drops(), times)
+        async with running(outbox, publisher):
+            await insert(law_outbox, new(bad, BACKLOG))
+            first = await insert(law_outbox, new(good, 1))
+            await eventually(lambda: heard.keys() >= first.keys(), what="the first event of the other")
+            inserted: dict[str, float] = {}
+            for _ in range(TURNS):
+                fan_out = new(both, 1) if ordering == "none" else []
+                await insert(law_outbox, new(bad, 5))
+                inserted |= await insert(law_outbox, [*new(good, 5), *fan_out])
+                await asyncio.sleep(0.1)
+            await eventually(lambda: heard.keys() >= inserted.keys(), what="all events of the other")
+    waits = sorted(heard[event_id] - since for event_id, since in inserted.items())
+    assert waits[len(waits) * 99 // 100] < patience(BOUND), waits[-10:]
+
+
+async def test_no_event_is_released_twice_without_an_attempt_while_probes_are_answered(
+    harness: Harness, law_outbox: str
+) -> None:
+    good = await harness.destination()
+    names = [
+        *(["missing"] if harness.features.missing_destination else []),
+        *filter(None, harness.features.invalid_names),
+    ]
+    poison = [NewEvent(name, b"{}") for name in names]
+    if harness.features.too_large:
+        poison.append(NewEvent(good, bytes(harness.features.too_large)))
+    outbox = CountingOutbox(law_outbox, "none")
+    with harness.cutting(MARK) as publisher:
+        poison += [NewEvent(good, MARK)] if harness.cuts else []
+        async with running(outbox, publisher) as relay:
+            await insert(law_outbox, [*poison, *(NewEvent(good, b"{}") for _ in range(30))])
+
+            async def finished() -> bool:
+                backlog = await outbox.backlog()
+                return not (backlog.pending_new + backlog.pending_retrying + relay.inflight.events)
+
+            await wait_until_async(finished, what="every event to be delivered or dead")
+            assert (await outbox.backlog()).dead == len(poison)
+    assert outbox.most_releases <= 1
