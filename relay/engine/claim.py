@@ -216,12 +216,14 @@ class Claimer:
         """How many events and bytes may be claimed now, and for which destinations none.
 
         The last quarter of the places is for destinations that answer: else one that does not would take all of them.
+        Half of it may go to those with few events that wait: an event for several of which one is silent, for example.
         """
         places, size = self._inflight.room()
         if places > self._reserve:
             return places - self._reserve, size, []
-        slow = self._inflight.slow_destinations(self._clock())
-        return (places if slow and self._reserve else 0), size, slow
+        half = self._reserve // 2
+        slow = self._inflight.slow_destinations(self._clock(), half if places > half else 0)
+        return (places - half if places > half else places) if slow and self._reserve else 0, size, slow
 
     async def _control_goes_through(self) -> bool:
         """All rows have failed that come next: whether one from elsewhere in the queue goes through."""

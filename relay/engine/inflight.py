@@ -8,6 +8,7 @@ are where the loops meet: a loop sets one after it has changed something, and a 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection
 
 from relay.core.event import EventId, OutboxEvent
@@ -60,12 +61,19 @@ class InFlight:
         waiting = suspects + min(len(self.locked_ids()), self._max_events)
         return self._max_events - (self.events - waiting), self._max_bytes - self.bytes_held
 
-    def slow_destinations(self, now: float) -> list[str]:
-        """Destinations of events that have waited for an answer for a second or more."""
-        slow: set[str] = set()
+    def slow_destinations(self, now: float, tolerated: int = 0) -> list[str]:
+        """Destinations of events that have waited for an answer for a second or more, but for those with the fewest.
+
+        ``tolerated`` such events keep no destination out: an event for several of which one is silent is among them.
+        """
+        slow: Counter[str] = Counter()
         for batch in self.batches:
             if now - batch.offered_at >= SLOW:
                 slow.update(event.event_type for event in batch.offered.values())
+        for event_type, events in reversed(slow.most_common()):
+            tolerated -= events
+            if tolerated >= 0:
+                del slow[event_type]
         return sorted(slow)
 
     def add(self, batch: Batch) -> None:

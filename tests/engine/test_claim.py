@@ -383,7 +383,7 @@ def test_destinations_that_do_not_answer_leave_places_to_the_others(engine: Make
     for number in range(1000):
         one.insert(1, slow[number % len(slow)])
     one.run(5.0)
-    assert len(one.broker.held) == 60
+    assert len(one.broker.held) == (60 if len(slow) == 1 else 70), "half of the last quarter stays free"
     worst = 0.0
     for number in range(50):
         one.insert(3)
