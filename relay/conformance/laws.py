@@ -7,6 +7,8 @@ twice without an attempt in between. ``suite`` hands the cases on; the fixture `
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -43,7 +45,7 @@ from relay.telemetry.measurements import Measurements
 BOUND = 2.0  # seconds, of which 99 of 100 events of the others take less
 TURNS = 25  # of inserting, 0.1 s each
 BACKLOG = 500  # events of the destination in trouble that wait already: more than may be in flight
-MARK = b"an event that the broker cuts connections on"
+MARK = secrets.token_hex(32).encode()  # of an event that the broker cuts connections on; no client encodes it
 _TYPE = read_template("{type}", "")
 
 
@@ -160,7 +162,7 @@ async def test_no_event_is_released_twice_without_an_attempt_while_probes_are_an
     ]
     poison = [NewEvent(name, b"{}") for name in names]
     if harness.features.too_large:
-        poison.append(NewEvent(good, bytes(harness.features.too_large)))
+        poison.append(NewEvent(good, os.urandom(harness.features.too_large)))
     outbox = CountingOutbox(law_outbox, "none")
     with harness.cutting(MARK) as publisher:
         poison += [NewEvent(good, MARK)] if harness.cuts else []

@@ -154,9 +154,9 @@ class PostgresOutbox:
     def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
         """Leave these event types out of the claims that are sent from now on (``relay.outbox.paused``).
 
-        Those ``in_part`` as a whole without the extension fan-out, and in order per key, where they hold up their keys.
+        Those ``in_part`` as a whole without the extension fan-out.
         """
-        if self._claims.fan_out and self._options.key_order is None:
+        if self._claims.fan_out:
             self.paused.leave_out(event_types, in_part)
         else:
             self.paused.leave_out(sorted({*event_types, *in_part}))

@@ -22,7 +22,7 @@
 -- does, whatever it believes of how much waits. What is found by its place in the table says PENDING by what it is not: the
 -- planner would take any index of what waits for that, and read all of it, dead entries too.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing; fan_out and paused as
--- in claim: a paused row holds back its key. floors, beside oldest: the first unfinished row of a key is looked for from the
+-- in claim, in_part too: a row that is left out holds back its key. floors, beside oldest: the first unfinished row of a key is looked for from the
 -- floor of that key on (relay/outbox/floors.py), below which nothing may wait but what was inserted for later, has failed
 -- or was replayed: that is looked for from the first one on, by an index that has nothing else.
 -- Parameters: due_from, created_from, due_until, created_until (as in claim; by_key: without the latter two, for rows
@@ -40,7 +40,9 @@ looked AS MATERIALIZED ( --? oldest
     SELECT --? oldest
         ctid AS tid, --? oldest
         HASHTEXTEXTENDED(partition_key, 0) AS hash, --? oldest
-        event_type NOT LIKE ALL(%(paused)s::text[]) AS free, --? oldest paused
+        event_type NOT LIKE ALL(%(paused)s::text[]) --? oldest paused
+        -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? oldest in_part
+        AS free, --? oldest paused
         insertion_order, --? oldest
         available_at --? oldest
     FROM openoutbox_events --? oldest
@@ -62,11 +64,13 @@ walked AS ( --? by_key
             insertion_order, --? by_key
             status = 'PENDING' AND available_at <= NOW() --? by_key
             AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
+            -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
             AS due, --? by_key
             1::bigint AS step, --? by_key
             ( --? by_key
                 status = 'PENDING' AND available_at <= NOW() --? by_key
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
+                -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
             )::int::bigint AS found --? by_key
         FROM openoutbox_events --? by_key
         WHERE --? by_key
@@ -92,6 +96,7 @@ walked AS ( --? by_key
             insertion_order, --? by_key
             status = 'PENDING' AND available_at <= NOW() --? by_key
             AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
+            -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
             AS due --? by_key
         FROM openoutbox_events --? by_key
         WHERE --? by_key
@@ -115,6 +120,7 @@ keyless AS ( --? by_key
         AND (available_at, created_at) --? by_key
         >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? by_key
         AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
+        -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
     ORDER BY available_at, created_at --? by_key
     LIMIT (SELECT %(firsts)s::bigint) --? by_key
 ), --? by_key
@@ -247,6 +253,7 @@ following AS (
                 AND available_at <= NOW()
                 AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
+                -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
                 AND COALESCE(
                     NOT %(block)s::boolean OR insertion_order < (
                         SELECT holding.insertion_order

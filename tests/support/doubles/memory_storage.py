@@ -181,7 +181,7 @@ class MemoryOutbox:
 
     def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
         """Leave these event types out of claims."""
-        if self.table.fan_out and self._key_order is None:
+        if self.table.fan_out:
             self.left_out, self.left_out_in_part = event_types, in_part
         else:
             self.left_out = [*event_types, *in_part]

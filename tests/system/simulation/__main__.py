@@ -7,18 +7,30 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count as numbers_from
 from itertools import islice
 
 from tests.system.simulation.draw import draw
+from tests.system.simulation.fan_out import FanOutWorld, draw_fan_out
+from tests.system.simulation.laws import LawWorld, draw_law
+from tests.system.simulation.plan import Plan
 from tests.system.simulation.shrink import shrink
-from tests.system.simulation.world import play
+from tests.system.simulation.world import World, play
+
+KINDS: dict[str, tuple[Callable[[int], Plan], type[World]]] = {
+    "all": (draw, World),
+    "fan-out": (draw_fan_out, FanOutWorld),
+    "laws": (draw_law, LawWorld),
+}
+"""What is played: a whole fleet, events for two brokers each, one of two brokers in trouble for good."""
 
 
-def one(seed: int) -> tuple[int, str]:
+def one(seed: int, kind: str = "all") -> tuple[int, str]:
     """Play one seed; the violation, or an empty text."""
-    violation = play(draw(seed)).violation
+    draw_one, world = KINDS[kind]
+    violation = play(draw_one(seed), world).violation
     return seed, "" if violation is None else f"{type(violation).__name__}: {violation}"
 
 
@@ -36,13 +48,13 @@ def seeds(first: int, *, away: bool) -> Iterator[int]:
     return (seed for seed in numbers_from(first) if not away or draw(seed).away)
 
 
-def many(first: int, count: int, processes: int, *, stop: bool = False, away: bool = False) -> int:
+def many(first: int, count: int, processes: int, *, stop: bool = False, away: bool = False, kind: str = "all") -> int:
     """Play that many seeds; the number of violations. With ``stop`` the first one ends it."""
     failed: list[tuple[int, str]] = []
     began = said = time.monotonic()
     with multiprocessing.Pool(processes) as pool:
         chosen = islice(seeds(first, away=away), count)
-        for number, (seed, violation) in enumerate(pool.imap_unordered(one, chosen, 50), 1):
+        for number, (seed, violation) in enumerate(pool.imap_unordered(partial(one, kind=kind), chosen, 50), 1):
             if violation:
                 failed.append((seed, violation))
                 print(f"seed {seed}: {violation}", flush=True)
@@ -64,11 +76,13 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--stop", action="store_true", help="end with the first violation")
     parser.add_argument("--away", action="store_true", help="only histories with a destination that is away")
+    parser.add_argument("--kind", choices=KINDS, default="all")
     arguments = parser.parse_args()
     if arguments.seed is not None:
         return 0 if show(arguments.seed) else 1
     first, histories, processes = arguments.first, arguments.histories, arguments.processes
-    return 1 if many(first, histories, processes, stop=arguments.stop, away=arguments.away) else 0
+    options = {"stop": arguments.stop, "away": arguments.away, "kind": arguments.kind}
+    return 1 if many(first, histories, processes, **options) else 0
 
 
 if __name__ == "__main__":

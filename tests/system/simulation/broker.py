@@ -103,6 +103,10 @@ class Broker:
         """By relay (the empty name means all relays): how many faults keep it away."""
         self.silent: dict[str, int] = {}
         self.read_only = 0
+        self.blocks = False
+        """It answers probes and takes nothing."""
+        self.blocked = ""
+        """Why, where it says so."""
         self.late: list[float] = []
         """Seconds by which acknowledgements are late; the longest counts."""
         self.shuffled = 0
@@ -148,7 +152,7 @@ class Broker:
         """Whether the message does not arrive."""
         if pending.session != client.session:
             return self.rng.random() < 0.5  # what was on its way when the client gave up the session
-        return self.is_silent(client.name) or self.is_away(client.name)
+        return self.blocks or self.is_silent(client.name) or self.is_away(client.name)
 
     def _answer(self, pending: Pending, client: Client) -> Answer:
         if pending.behind_failure and not self.stores_behind_failures:
@@ -228,6 +232,11 @@ class Client(SingleDestination):
         self._arrives_at = 0.0
         self._changed = asyncio.Event()
         broker.clients.append(self)
+
+    @property
+    def blocked(self) -> str:
+        """As the broker says."""
+        return self._broker.blocked
 
     async def open(self) -> None:
         """Nothing to make."""

@@ -31,8 +31,8 @@ from tests.system.simulation.world import World
 
 BOTH = ("x", "x.y")
 """The event types that go to both brokers; the others go to the first one."""
-_TYPE = read_template("{type}", "")
-_ROUTES = Routes([Rule(1, "x*", _TYPE, "main", (Target("audit", _TYPE),))], default="main")
+TYPE = read_template("{type}", "")
+_ROUTES = Routes([Rule(1, "x*", TYPE, "main", (Target("audit", TYPE),))], default="main")
 _DONE_AFTER = 180.0
 """Seconds after the last fault by which every event has come to its end: holds, backoffs and leases included."""
 _FLOWS_WITHIN = 6.0
@@ -114,6 +114,7 @@ class FanOutWorld(World):
 
     ledger_type = FanOutLedger
     client_type = FanOutClient
+    routes = _ROUTES
 
     def _prepare(self) -> None:
         assert isinstance(self.ledger, FanOutLedger)
@@ -132,7 +133,7 @@ class FanOutWorld(World):
             keeps_runs=client.keeps_runs,
         )
         times = Times(retry_interval=options.connect_retry_interval, probe_timeout=1.0)
-        return SeveralPublishers({"main": client, "audit": second}, _ROUTES, Drops(), times)
+        return SeveralPublishers({"main": client, "audit": second}, self.routes, Drops(), times)
 
     def kill(self, name: str) -> None:
         """SIGKILL: what it has heard is lost with it."""

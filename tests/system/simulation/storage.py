@@ -213,7 +213,7 @@ class SimulatedStorage:
 
     def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
         """Leave these event types out of claims."""
-        if self.database.table.fan_out and self._key_order is None:
+        if self.database.table.fan_out:
             self.paused.leave_out(event_types, in_part)
         else:
             self.paused.leave_out(sorted({*event_types, *in_part}))

@@ -1,0 +1,167 @@
+"""Histories in which one of two destinations that share a publisher is in trouble for good: the laws in virtual time.
+
+Law 1: whatever the second broker is in, the first one has its events at once, and its copies of those for both. Law 2:
+where the second one answers probes, no event is released twice without an attempt.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from relay.core.event import EventId, Status
+from relay.routing.rules import Routes, Rule, Target
+from tests.support.doubles.memory_storage import MemoryRow
+from tests.system.simulation import faults as f
+from tests.system.simulation.broker import Answer
+from tests.system.simulation.fan_out import (
+    TYPE,
+    AtAudit,
+    DestinationLedger,
+    FanOutLedger,
+    FanOutWorld,
+)
+from tests.system.simulation.faults import FOR_GOOD, Fault
+from tests.system.simulation.ledger import Violation
+from tests.system.simulation.plan import NewEvent, Plan, Transaction, draw_basis
+
+ALONE, BOTH = "x", "x.y"
+"""The event type that goes to the second broker, and the one that goes to both; the rest goes to the first."""
+BOUND = 2.0
+"""Seconds, of which 99 of 100 events of the first broker take less."""
+_WATCHED = 10.0
+"""Seconds after the last insert."""
+
+
+@dataclass(slots=True)
+class LawLedger(FanOutLedger):
+    """Counts how often an event was released since its last attempt."""
+
+    releases: Counter[EventId] = field(default_factory=Counter)
+    most_releases: dict[EventId, int] = field(default_factory=dict)
+
+    def goes_to(self, event_type: str) -> list[DestinationLedger]:
+        if self.audit is None or event_type not in (ALONE, BOTH):
+            return [self]
+        return [self.audit] if event_type == ALONE else [self, self.audit]
+
+    def change(self, before: MemoryRow, after: MemoryRow, actor: str, op: str) -> None:
+        if after.event_type == ALONE and self.audit is not None:
+            self.acknowledged[after.event_id] = self.audit.acknowledged[after.event_id]
+        FanOutLedger.change(self, before, after, actor, op)
+        if op == "settle" and after.status is Status.PENDING:
+            one = after.event_id
+            self.releases[one] = self.releases[one] + 1 if after.attempts == before.attempts else 0
+            self.most_releases[one] = max(self.most_releases.get(one, 0), self.releases[one])
+
+
+class LawWorld(FanOutWorld):
+    """A history of one trouble."""
+
+    ledger_type = LawLedger
+    routes = Routes(
+        [Rule(1, ALONE, TYPE, "audit"), Rule(2, BOTH, TYPE, "main", (Target("audit", TYPE),))], default="main"
+    )
+
+    def run(self) -> None:
+        """Let it happen; raises Violation."""
+        ledger = self.ledger
+        assert isinstance(ledger, LawLedger)
+        self.scheduler.run(self.plan.end + _WATCHED)
+        self._check_processes()
+        ledger.check_table(self.database.table.rows, self._deletes)
+        self._check_first(ledger)
+        self._check_releases(ledger)
+        self._check_order(ledger)
+
+    def _check_first(self, ledger: LawLedger) -> None:
+        """Law 1; in order per key an event for both holds up those behind it."""
+        events = [one for transaction in self.plan.transactions for one in transaction.events]
+        behind: set[str | None] = set()
+        of_first: list[NewEvent] = []
+        for one in events:
+            if one.destination != ALONE and one.key not in behind:
+                of_first.append(one)
+            if self.plan.key_order is not None and one.destination == BOTH:
+                behind.add(one.key)
+        waits = sorted((self._wait(ledger, one.event_id), one.event_id) for one in of_first)
+        late = [one for one in waits if one[0] > BOUND]
+        if len(late) * 100 > len(waits):
+            wait, one = late[-1]
+            raise Violation(f"{one}: the first broker got it {wait:.3f} s after its commit")
+
+    def _wait(self, ledger: LawLedger, one: EventId) -> float:
+        arrivals = ledger.arrivals.get(one)
+        return FOR_GOOD if arrivals is None else arrivals[0][0] - ledger.inserted[one]
+
+    def _check_releases(self, ledger: LawLedger) -> None:
+        """Law 2; in order per key an event is also released behind another one's attempt."""
+        [fault] = self.plan.faults
+        answered = isinstance(fault, AtAudit) and not isinstance(fault.fault, f.BrokerAway | f.BrokerSilent | Blocked)
+        for one, releases in ledger.most_releases.items():
+            if answered and releases > 1 and self.plan.key_order is None:
+                raise Violation(f"{one}: released {releases} times without an attempt, while probes are answered")
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(Fault):
+    """It answers probes, takes nothing, and may say so."""
+
+    says: bool
+
+    def begin(self, world: f.World) -> None:
+        world.broker.blocks = True
+        world.broker.blocked = "low on memory" if self.says else ""
+
+
+def draw_law(seed: int) -> Plan:
+    """The plan of one seed: relays and keys of other histories, a trouble for good, and more events of it than fit."""
+    basis = draw_basis(seed)
+    rng = random.Random(f"law {seed}")
+    places = rng.choice([40, 80])  # half of the last quarter is for those for both that wait for a slow one
+    relays = tuple(
+        replace(
+            one,
+            capacity=1000,
+            options=tuple(
+                replace(
+                    each, max_in_flight=places, batch_size=rng.choice([3, 10]), poll_interval=0.5, batch_bytes=1 << 20
+                )
+                for each in one.options[:1]
+            ),
+        )
+        for one in basis.relays
+    )
+    in_order = basis.key_order is not None
+    number = 0
+
+    def new(event_type: str) -> NewEvent:
+        nonlocal number
+        number += 1
+        of = {ALONE: "a", BOTH: "b"}.get(event_type, "c")
+        key = f"{of}{rng.randrange(40)}" if in_order or rng.random() < 0.3 else None
+        return NewEvent(EventId(f"e{number}"), event_type, key, 2)
+
+    first = Transaction(0.0, 0.0, False, tuple(new(ALONE) for _ in range(rng.choice([5, places + 20]))))
+    later = [
+        Transaction(at, 0.0, False, tuple(new(rng.choice(kinds)) for _ in range(3)))
+        for at in sorted(round(rng.uniform(0.1, 10.0), 3) for _ in range(12))
+        for kinds in [("z", "z", "z", ALONE, BOTH)]
+    ]
+    transactions = (first, *later)
+    mine = tuple(one.event_id for each in transactions for one in each.events if one.destination in (ALONE, BOTH))
+    troubles: list[Callable[[], Fault]] = [
+        lambda: f.BrokerAway(0.0, FOR_GOOD, ""),
+        lambda: f.BrokerSilent(0.0, FOR_GOOD, ""),
+        lambda: f.LateAnswers(0.0, FOR_GOOD, round(basis.publish_timeout * rng.uniform(0.3, 0.9), 3)),
+        lambda: Blocked(0.0, FOR_GOOD, rng.random() < 0.5),
+        lambda: f.AllRefused(0.0, FOR_GOOD),
+        lambda: f.Answered(0.0, FOR_GOOD, mine, Answer.CUT),
+        lambda: f.Answered(0.0, FOR_GOOD, mine[:2], Answer.CUT),
+    ]
+    fault = AtAudit(0.0, FOR_GOOD, rng.choice(troubles)())
+    return replace(
+        basis, relays=relays, transactions=transactions, faults=(fault,), keeps_runs=False, remembers=True, mode="laws"
+    )

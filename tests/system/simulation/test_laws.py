@@ -1,0 +1,43 @@
+"""Histories keep both laws of destinations; a relay that breaks one of them is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.simulation.laws import LawWorld, draw_law
+from tests.system.simulation.mutate import mutate
+from tests.system.simulation.world import play
+
+_FEW = 40
+_MANY = 400
+
+
+def violations(first: int, count: int) -> Iterator[str]:
+    results = (play(draw_law(seed), LawWorld) for seed in range(first, first + count))
+    return (f"seed {one.plan.seed}: {one.violation}" for one in results if one.violation is not None)
+
+
+def test_a_few_histories_keep_both_laws() -> None:
+    assert list(violations(0, _FEW)) == []
+
+
+@pytest.mark.histories
+@pytest.mark.parametrize("first", range(_FEW, _FEW + 2 * _MANY, _MANY))
+def test_many_histories_keep_both_laws(first: int) -> None:
+    assert list(violations(first, _MANY)) == []
+
+
+def test_a_destination_that_keeps_all_places_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    reserve = "self._reserve = context.options.max_in_flight // _RESERVE"
+    mutate(monkeypatch, "relay.engine.claim", reserve, "self._reserve = 0")
+    assert any("the first broker got it" in one for one in violations(0, _FEW))
+
+
+def test_a_cut_that_is_taken_for_an_absence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = "if isinstance(outcome, TimedOut) else outcome"
+    mutate(
+        monkeypatch, "relay.engine.destination.member", cut, "if isinstance(outcome, TimedOut) else self._no_answer()"
+    )
+    assert any("without an attempt, while probes are answered" in one for one in violations(0, _FEW))
