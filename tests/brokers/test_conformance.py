@@ -101,7 +101,7 @@ def breakable_aws() -> Iterator[AwsServer]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture  # type: ignore[no-redef]  # instead of the suite's
 def law_outbox(outbox: Outbox) -> str:
     """A database of each test's own."""
     for extension in ("key-order", "fan-out"):

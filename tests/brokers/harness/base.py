@@ -6,7 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
 from relay.brokers.null import NullPublisher
@@ -33,7 +33,7 @@ class Server(Protocol):
 
     def stop(self) -> None: ...
 
-    def start(self) -> None: ...
+    def start(self) -> object: ...
 
 
 class Cutting:
@@ -73,11 +73,9 @@ class ServerHarness(Harness):
     def troubles(self) -> Sequence[str]:
         return [one for one in TROUBLES if one != "blocks" or type(self).block is not ServerHarness.block]
 
-    @contextmanager
-    def block(self) -> Iterator[None]:
+    def block(self) -> AbstractContextManager[None]:
         """Let the broker answer probes and take no events."""
         raise NotImplementedError
-        yield
 
     @contextmanager
     def trouble(self, trouble: str) -> Iterator[tuple[Publisher, Publisher]]:

@@ -11,9 +11,39 @@ _AWAY = "tests/engine/test_away.py"
 _FAN_OUT = "tests/engine/destination/test_fanout.py"
 _ENGINE = "tests/engine/test_fan_out.py"
 _BLOCKED = "tests/engine/test_blocked.py"
+_LAWS = "tests/system/simulation/test_laws.py"
+_CONFORMANCE = "tests/brokers/test_conformance.py::test_a_destination_in_trouble_holds_up_no_other"
 _LOOP = "tests/app/test_loop.py"
 
 ROUTING: Final = (
+    Mutant(
+        "a destination that does not answer may take all places",
+        "relay/engine/claim.py",
+        "        self._reserve = context.options.max_in_flight // _RESERVE",
+        "        self._reserve = 0",
+        (_LAWS,),
+    ),
+    Mutant(
+        "a connection that one of several destinations cuts counts as no answer",
+        "relay/engine/destination/member.py",
+        "if isinstance(outcome, TimedOut) else outcome",
+        "if isinstance(outcome, TimedOut) else self._no_answer()",
+        (_LAWS,),
+    ),
+    Mutant(
+        "few events without an answer keep their type out of the last places",
+        "relay/engine/claim.py",
+        "slow_destinations(self._clock(), half if places > half else 0)",
+        "slow_destinations(self._clock(), 0)",
+        (_LAWS, _CONFORMANCE),
+    ),
+    Mutant(
+        "a fan-out waits for the probe of a destination that does not answer",
+        "relay/engine/destination/member.py",
+        "            left = [event for event in events if isinstance(event, RoutedEvent) and event.copy_for]",
+        "            left = []",
+        (_LAWS, _CONFORMANCE),
+    ),
     Mutant(
         "a destination that takes nothing keeps what it was offered",
         "relay/engine/destination/member.py",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from relay.core.event import EventId, Status
 from relay.routing.rules import Routes, Rule, Target
@@ -26,6 +27,7 @@ from tests.system.simulation.fan_out import (
 from tests.system.simulation.faults import FOR_GOOD, Fault
 from tests.system.simulation.ledger import Violation
 from tests.system.simulation.plan import NewEvent, Plan, Transaction, draw_basis
+from tests.system.simulation.world import World
 
 ALONE, BOTH = "x", "x.y"
 """The event type that goes to the second broker, and the one that goes to both; the rest goes to the first."""
@@ -89,8 +91,8 @@ class LawWorld(FanOutWorld):
         waits = sorted((self._wait(ledger, one.event_id), one.event_id) for one in of_first)
         late = [one for one in waits if one[0] > BOUND]
         if len(late) * 100 > len(waits):
-            wait, one = late[-1]
-            raise Violation(f"{one}: the first broker got it {wait:.3f} s after its commit")
+            wait, last = late[-1]
+            raise Violation(f"{last}: the first broker got it {wait:.3f} s after its commit")
 
     def _wait(self, ledger: LawLedger, one: EventId) -> float:
         arrivals = ledger.arrivals.get(one)
@@ -111,9 +113,25 @@ class Blocked(Fault):
 
     says: bool
 
-    def begin(self, world: f.World) -> None:
+    def begin(self, world: World) -> None:
         world.broker.blocks = True
         world.broker.blocked = "low on memory" if self.says else ""
+
+
+def _transactions(rng: random.Random, places: int, *, in_order: bool) -> tuple[Transaction, ...]:
+    numbers = count(1)
+
+    def new(event_type: str) -> NewEvent:
+        of = {ALONE: "a", BOTH: "b"}.get(event_type, "c")
+        key = f"{of}{rng.randrange(40)}" if in_order or rng.random() < 0.3 else None
+        return NewEvent(EventId(f"e{next(numbers)}"), event_type, key, 2)
+
+    def insert(at: float, event_types: Sequence[str]) -> Transaction:
+        return Transaction(at, 0.0, rolled_back=False, events=tuple(map(new, event_types)))
+
+    times = sorted(round(rng.uniform(0.1, 10.0), 3) for _ in range(12))
+    first = insert(0.0, [ALONE] * rng.choice([5, places + 20]))
+    return (first, *(insert(at, rng.choices(["z", "z", "z", ALONE, BOTH], k=2)) for at in times))
 
 
 def draw_law(seed: int) -> Plan:
@@ -134,23 +152,7 @@ def draw_law(seed: int) -> Plan:
         )
         for one in basis.relays
     )
-    in_order = basis.key_order is not None
-    number = 0
-
-    def new(event_type: str) -> NewEvent:
-        nonlocal number
-        number += 1
-        of = {ALONE: "a", BOTH: "b"}.get(event_type, "c")
-        key = f"{of}{rng.randrange(40)}" if in_order or rng.random() < 0.3 else None
-        return NewEvent(EventId(f"e{number}"), event_type, key, 2)
-
-    first = Transaction(0.0, 0.0, False, tuple(new(ALONE) for _ in range(rng.choice([5, places + 20]))))
-    later = [
-        Transaction(at, 0.0, False, tuple(new(rng.choice(kinds)) for _ in range(3)))
-        for at in sorted(round(rng.uniform(0.1, 10.0), 3) for _ in range(12))
-        for kinds in [("z", "z", "z", ALONE, BOTH)]
-    ]
-    transactions = (first, *later)
+    transactions = _transactions(rng, places, in_order=basis.key_order is not None)
     mine = tuple(one.event_id for each in transactions for one in each.events if one.destination in (ALONE, BOTH))
     troubles: list[Callable[[], Fault]] = [
         lambda: f.BrokerAway(0.0, FOR_GOOD, ""),
