@@ -49,7 +49,7 @@ MARK = secrets.token_hex(32).encode()  # of an event that the broker cuts connec
 _TYPE = read_template("{type}", "")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def law_outbox() -> Iterator[str]:
     """The URL of a database with an outbox that knows routes to several and order per key."""
     with PostgresServer() as server:
