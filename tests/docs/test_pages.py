@@ -36,6 +36,8 @@ FRAGMENTS = {
     "docs/guide/routing.md toml 2": "tests/routing/test_page.py reads it as the relay does",
     "docs/guide/routing.md toml 3": "tests/routing/test_page.py reads it as the relay does",
     "docs/guide/routing.md toml 4": "tests/routing/test_page.py reads it as the relay does",
+    "docs/operate/trust.md redis 1": "tests/brokers/redis/test_access.py uses it",
+    "docs/operate/trust.md text 1": "tests/brokers/nats/test_access.py uses it",
     "docs/reference/messages.md toml 1": "an endpoint; tests/brokers/http/test_endpoints.py reads such files",
     "docs/reference/messages.md json 1": "one line of output; tests/brokers/stdout reads such lines",
 }

@@ -18,6 +18,7 @@ from relay.brokers.nats.streams import read_streams
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.outcome import Acknowledged, Unreachable
 from tests.brokers.harness.base import Collector, make_event
+from tests.support.documents import blocks
 from tests.support.options import nats_options
 from tests.support.servers.identities import Identities
 from tests.support.servers.nats import NatsServer
@@ -215,3 +216,23 @@ async def test_an_invalid_file_stops_the_start(
     with pytest.raises(ConfigError, match=words) as caught:
         await NatsPublisher(nats_options(f"nats://127.0.0.1:1?{parameter}={path}")).open()
     assert "hunter2" not in str(caught.value)
+
+
+async def test_the_least_rights_of_the_page_are_enough_and_no_more() -> None:
+    """An event for a subject of another team, and one that would acknowledge another's message."""
+    [block] = [one for one in blocks("docs/operate/trust.md") if one.language == "text"]
+    users = block.text.replace("users = [", 'users = [ { user: admin, password: "admin" }')
+    with NatsServer(config=users) as server:
+        admin = await nats.connect(server.url.replace("nats://", "nats://admin:admin@"))
+        await admin.jetstream().add_stream(name="all", subjects=["orders.>", "letters"])
+        await admin.close()
+        options = nats_options(server.url.replace("nats://", "nats://relay:secret@"), allowed_types=("*", "_INBOX.*"))
+        publisher, sink = NatsPublisher(options), Collector()
+        events = [make_event("orders.placed"), make_event("letters"), make_event("_INBOX.theirs.1")]
+        await publisher.open()
+        await publisher.probe(10.0)
+        await publisher.publish(events, sink)
+        placed, *refused = await sink.outcomes(events)
+        await publisher.close()
+    assert placed == Acknowledged()
+    assert [getattr(outcome, "code", "") for outcome in refused] == ["PERMISSIONS_VIOLATION"] * 2

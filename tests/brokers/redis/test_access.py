@@ -12,8 +12,9 @@ import pytest
 
 from relay.brokers.redis.publisher import RedisPublisher
 from relay.core.errors import BrokerRefused, BrokerUnreachable
-from relay.core.outcome import Acknowledged, Unreachable
+from relay.core.outcome import Acknowledged, Transient, Unreachable
 from tests.brokers.harness.base import Collector, make_event
+from tests.support.documents import blocks
 from tests.support.options import redis_options
 from tests.support.servers.identities import Identities
 from tests.support.servers.redis_secured import SecuredRedis
@@ -111,3 +112,21 @@ async def test_a_good_secret_connects_and_a_bad_one_is_reported_without_it(
         assert secret not in f"{caught.value} {outcome} {caplog.text}"
     await refused.close()
     await eventually(lambda: descriptors() <= before)
+
+
+async def test_the_least_rights_of_the_page_are_enough_and_no_more(tmp_path: Path) -> None:
+    """A cluster's commands and those of replicas are not tried here."""
+    [block] = [one for one in blocks("docs/operate/trust.md") if one.language == "redis"]
+    with SecuredRedis(Identities(tmp_path), [OPEN[0], *block.text.splitlines()]) as server:
+        ca_file = server._identities.ca_file
+        url = f"{server.url.replace('rediss://', 'rediss://relay:secret@')}?ssl_ca_certs={ca_file}"
+        publisher, sink = RedisPublisher(redis_options(url)), Collector()
+        events = [make_event("orders.placed"), make_event("letters")]
+        await publisher.open()
+        await publisher.probe(10.0)
+        await publisher.publish(events, sink)
+        placed, refused = await sink.outcomes(events)
+        await publisher.close()
+    assert placed == Acknowledged()
+    assert isinstance(refused, Transient)
+    assert refused.code == "NOPERM"
