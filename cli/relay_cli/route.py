@@ -12,6 +12,7 @@ from relay_cli.options import Json
 from relay_cli.output import one_line, print_json, say
 
 if TYPE_CHECKING:
+    from relay.core.outcome import Permanent
     from relay.routing.rules import Decision, Rule
 
 app = single_command()
@@ -24,6 +25,7 @@ _ONLY = (
     "PUBLISHER_TYPE",
     "PUBLISHER_URL",
     "DELIVERY_LOG_TENANT_HEADER",
+    "ALLOWED_EVENT_TYPES",
 )
 
 EventType = Annotated[str, typer.Argument(metavar="TYPE", help="An event type.")]
@@ -41,24 +43,29 @@ def command(event_type: EventType, header: Headers = None, as_json: Json = False
     reports every problem in them, and connects to nothing. A name that needs a header is filled in from --header.
 
     Exit codes: 0 the event is sent or dropped, 1 it has no destination, or one that needs a header that is not given,
-    2 wrong usage, an invalid setting or a problem in a file.
+    or ALLOWED_EVENT_TYPES does not allow its type, 2 wrong usage, an invalid setting or a problem in a file.
 
     Example: relay-cli route orders.created --header region=eu
     """
     from relay.app.destinations import read_plan
+    from relay.core.allowed import refused_type
     from relay.core.event import EventId, OutboxEvent
     from relay.routing.rules import Incomplete, Routes, Unmatched
     from relay.settings.settings import Settings
 
     headers = json.dumps(dict(map(_header, header or ())))
-    plan = read_plan(Settings.from_process(only=_ONLY))
+    settings = Settings.from_process(only=_ONLY)
+    plan, allowed = read_plan(settings), settings.allowed_event_types
+    refused = None if allowed is None else refused_type(event_type, allowed)
     event = OutboxEvent(EventId(""), event_type, None, b"", headers, 0, 0.0)
     decision = (plan.routes or Routes()).decide(event)
     if as_json:
-        print_json(_answer(event_type, decision, named=plan.several))
+        print_json(_answer(event_type, decision, refused, named=plan.several))
+    elif refused is not None:
+        say(one_line(f"{event_type} is DEAD at once: {refused.code}: {refused.reason}"))
     else:
         say(_sentence(event_type, decision, named=plan.several))
-    if isinstance(decision, Incomplete | Unmatched):
+    if refused is not None or isinstance(decision, Incomplete | Unmatched):
         raise typer.Exit(1)
 
 
@@ -69,19 +76,21 @@ def _header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _answer(event_type: str, decision: Decision, *, named: bool) -> dict[str, object]:
+def _answer(event_type: str, decision: Decision, refused: Permanent | None, *, named: bool) -> dict[str, object]:
     from relay.routing.rules import Incomplete, Sent, SentToAll
 
     sent = decision.sent if isinstance(decision, SentToAll) else (decision,) if isinstance(decision, Sent) else ()
+    sent = sent if refused is None else ()
     one = sent[0] if len(sent) == 1 else None
     return {
         "type": event_type,
-        "decision": "sent" if sent else type(decision).__name__.lower(),
+        "decision": "refused" if refused is not None else "sent" if sent else type(decision).__name__.lower(),
         "destination": one.via if one is not None and named else None,
         "name": one.name if one is not None else None,
         "destinations": [{"destination": each.via if named else None, "name": each.name} for each in sent],
         "route": decision.rule.number if decision.rule is not None else None,
         "pattern": decision.rule.pattern if decision.rule is not None else None,
+        "refused": None if refused is None else refused.reason,
         "missing_header": decision.header if isinstance(decision, Incomplete) else None,
     }
 

@@ -56,6 +56,16 @@ def test_a_header_that_is_missing_is_named(tmp_path: Path, variables: dict[str, 
     assert "mails cannot be sent without the header region" in done.stdout
 
 
+def test_a_type_that_is_not_allowed_is_said_to_be_dead(tmp_path: Path, variables: dict[str, str]) -> None:
+    allowed = variables | {"ALLOWED_EVENT_TYPES": "orders.*"}
+    assert call_cli(tmp_path, "route", "orders.a", **allowed).returncode == 0
+    done = call_cli(tmp_path, "route", "mails", **allowed)
+    assert done.returncode == 1
+    assert "mails is DEAD at once: NOT_ALLOWED: no pattern of ALLOWED_EVENT_TYPES matches 'mails'" in done.stdout
+    answer = json.loads(call_cli(tmp_path, "route", "mails", "--json", **allowed).stdout)
+    assert (answer["decision"], answer["destinations"]) == ("refused", [])
+
+
 def test_it_prints_json(tmp_path: Path, variables: dict[str, str]) -> None:
     done = call_cli(tmp_path, "route", "orders.a", "--json", ROUTE_PREFIX="x.", **variables)
     assert json.loads(done.stdout) == {
@@ -66,6 +76,7 @@ def test_it_prints_json(tmp_path: Path, variables: dict[str, str]) -> None:
         "destinations": [{"destination": None, "name": "x.shop.orders.a"}],
         "route": 1,
         "pattern": "orders.*",
+        "refused": None,
         "missing_header": None,
     }
 
