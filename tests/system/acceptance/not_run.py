@@ -7,7 +7,7 @@ from typing import Final
 NOT_RUN: Final = {
     **{
         f"docs/design/adding-a{thing}.md sh 1": "runs tests of this run"
-        for thing in ("-metric", "n-option", "-destination")
+        for thing in ("-command", "-destination", "-metric", "n-option")
     },
     "docs/guide/client.md python 4": "tests/examples/test_frameworks.py runs such a migration",
     "docs/guide/client.md python 5": "tests/examples/test_frameworks.py runs such a migration",
