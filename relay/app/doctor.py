@@ -19,12 +19,13 @@ from relay.brokers.kinds import CheckContext, DestinationKind
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
-from relay.outbox.admin.check import SAMPLE, check_storage
+from relay.outbox.admin.check import NO_DATABASE, SAMPLE, check_storage
 from relay.routing.rules import Dropped, Sent, SentToAll, Undecided, Unmatched
 from relay.settings.rules import lease_margin
 from relay.settings.settings import Settings
 
 _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection included
+_POSTGRES_PORT: Final = 5432
 _AT_A_TIME: Final = 16  # destinations
 
 
@@ -49,7 +50,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         fan_out=plan.fan_out,
         dated=_dated(plan),
     )
-    findings += storage
+    findings += [_named_server(finding, settings) for finding in storage]
     if plan.several:
         for name, own in plan.destinations.items():
             findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
@@ -154,6 +155,16 @@ async def _destinations(settings: Settings, kind: DestinationKind, names: list[s
         return findings
     context = CheckContext(settings.lease_timeout, settings.retry_max_delay, SAMPLE, _PROBE)
     return findings + await check(options, names, context)
+
+
+def _named_server(finding: Finding, settings: Settings) -> Finding:
+    """A database that does not answer, with what answers in its place: a broker may be silent to its questions."""
+    if finding.advice != NO_DATABASE or settings.storage_url is None:
+        return finding
+    answer = asyncio.run(what_listens(settings.storage_url.get_secret_value(), _POSTGRES_PORT))
+    if not answer or "PostgreSQL" in answer:
+        return finding
+    return finding._replace(advice=f"{answer}: correct the host or the port in STORAGE_URL")
 
 
 async def _broker_advice(settings: Settings, kind: DestinationKind) -> str:

@@ -123,6 +123,16 @@ async def test_what_listens_is_recognized(
     assert await what_listens("nats://127.0.0.1:1", 4222) == ""
 
 
+@pytest.mark.parametrize("broker", ["kafka", "redis_url", "nats_url"])
+def test_a_broker_in_the_place_of_the_database_is_named(
+    request: pytest.FixtureRequest, tmp_path: Path, broker: str
+) -> None:
+    host, _, port = place(request.getfixturevalue(broker)).rpartition(":")
+    url = f"postgres://u:hunter2@{host}:{port}/d?connect_timeout=2"
+    says = (f"{host} port {port} is a ", "correct the host or the port in STORAGE_URL")
+    answer(tmp_path, Mistake("check", {"STORAGE_URL": url, "PUBLISHER_TYPE": "null"}, 1, says))
+
+
 def test_check_names_the_server_that_answers_instead(
     outbox: Outbox, kafka: str, nats_url: str, redis_url: str, rabbitmq_url: str, tmp_path: Path
 ) -> None:

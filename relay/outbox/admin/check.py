@@ -38,6 +38,8 @@ from relay.postgres.horizon import XminHorizon
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, one_line, quote_identifier, statement
 from relay.postgres.url import connection_parameters
 
+NO_DATABASE: Final = "check that the server runs and that STORAGE_URL is right"
+"""The advice where no connection is possible."""
 SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
 
@@ -105,7 +107,7 @@ def schema_findings(url: str, table: TableName) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "table", str(error), _remedy(error, url, table))
         return
     except OutboxError as error:
-        yield Finding(Level.ERROR, "database", str(error), "check that the server runs and that STORAGE_URL is right")
+        yield Finding(Level.ERROR, "database", str(error), NO_DATABASE)
         return
     if not migration.live:
         yield Finding(Level.ERROR, "table", f"there is no table {table}", create)
