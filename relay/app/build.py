@@ -23,7 +23,7 @@ from relay.settings.settings import Settings
 if TYPE_CHECKING:
     from relay.core.event import OutboxEvent
     from relay.deliverylog import DeliveryLog
-    from relay.deliverylog.recorder import RecorderOptions
+    from relay.deliverylog.options import RecorderOptions
 
 DestinationOf = Callable[["OutboxEvent"], tuple[str, str]]
 """The name and type of an event's destination."""
@@ -94,7 +94,7 @@ def engine_options(settings: Settings, connection_timeout: float = 0.0) -> Engin
 def recorder_options(settings: Settings, destination_of: DestinationOf | None = None) -> RecorderOptions:
     """The DELIVERY_LOG_* variables that the recorder uses, and the names of the destination."""
     from relay.deliverylog.mapping import Naming
-    from relay.deliverylog.recorder import RecorderOptions
+    from relay.deliverylog.options import RecorderOptions
 
     return RecorderOptions(
         batch_size=settings.delivery_log_batch_size,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from relay.core.errors import OutboxError
+from relay.core.errors import OutboxError, StorageError
 
 
 class DeliveryLogError(OutboxError):
     """Any error of the delivery log; the subclasses say which."""
+
+    refusal: StorageError | None = None
+    """Set where the log's database answered and refused: then a single row may be to blame (``relay.core.blame``)."""
 
 
 class DeliveryLogUnavailable(DeliveryLogError):

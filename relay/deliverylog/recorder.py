@@ -20,9 +20,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from relay.core.blame import MOST_ALIKE
 from relay.core.errors import OutboxError
 from relay.core.event import EventId
 from relay.core.outcome import Acknowledged
@@ -30,8 +30,9 @@ from relay.core.recorder import SettledAttempt
 from relay.core.replays import ReplayRecord
 from relay.core.verdict import Release
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
-from relay.deliverylog.mapping import Naming, log_entry
+from relay.deliverylog.mapping import log_entry
 from relay.deliverylog.model import LogEntry
+from relay.deliverylog.options import RecorderOptions
 from relay.deliverylog.pace import Pace
 from relay.deliverylog.store import DeliveryLog
 
@@ -46,30 +47,6 @@ _YIELD_EVERY = 100  # entries built before the loop may run other tasks
 # Seconds for which this thread may hold the interpreter's lock while the engine's thread waits for it, which it does
 # after each wait for the database or the broker. By default these are 0.005.
 _SWITCH_INTERVAL = 0.0005
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecorderOptions:
-    """How attempts are collected and written. What a variable sets has no default here: ``relay.settings`` holds it."""
-
-    batch_size: int
-    """Maximum number of entries in one write."""
-    flush_interval: float
-    """Seconds that an attempt waits for its batch to fill."""
-    failed_only: bool
-    """Whether only failed attempts are recorded."""
-    queue_size: int
-    """Maximum number of queued attempts; further ones are dropped."""
-    close_timeout: float
-    """Seconds for which ``close`` continues to write."""
-    naming: Naming
-    queue_bytes: int = 64 * 2**20
-    """Maximum size of the queued attempts' events, payloads and headers."""
-    write_timeout: float = 6.0
-    """Seconds after which a write has failed and is retried. It doubles, up to four times this, while writes take
-    longer and the database answers, so that a slow one gets a batch written."""
-    retry_interval: float = 1.0
-    """Seconds between two attempts to write."""
 
 
 def _event_bytes(attempts: Sequence[SettledAttempt]) -> int:
@@ -302,6 +279,7 @@ class Recorder:
                     await store.insert_many(entries)
             except (OutboxError, TimeoutError, OSError) as error:
                 self._in_trouble(error)
+                refused = isinstance(error, DeliveryLogError) and error.refusal is not None
                 if isinstance(error, TimeoutError) and not last and await self._answers(store):
                     self._write_timeout = min(self._write_timeout * 2, self._options.write_timeout * _MOST_PATIENCE)
             else:
@@ -315,6 +293,21 @@ class Recorder:
             if last:
                 return False
             await self._pause(due, self._options.retry_interval)
+            if refused:
+                self._bring_controls(batch)
+                entries = await self._entries(batch)
+
+    def _bring_controls(self, batch: list[SettledAttempt]) -> None:
+        """No attempt of this batch goes through: the next ones in the queue come first now, and show what is to blame.
+
+        As many of the batch as it has no room for go to the end of the queue.
+        """
+        with self._lock:
+            fresh = [self._queue.popleft() for _ in range(min(MOST_ALIKE, len(self._queue)))]
+            back = batch[: max(len(batch) + len(fresh) - self._options.batch_size, 0)]
+            self._queue.extend(back)
+            self._queued_bytes += _event_bytes(back) - _event_bytes(fresh)
+        batch[:] = fresh + batch[len(back) :]
 
     async def _answers(self, store: DeliveryLog) -> bool:
         """Whether the database answers: then the overdue write was slow, and the network is well."""

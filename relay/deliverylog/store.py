@@ -3,21 +3,29 @@
 The recorder writes; the command line and the HTTP API read. Methods may run concurrently. A batch is visible to the
 next read once ``insert_many`` has returned. Every method raises ``DeliveryLogUnavailable`` when the log's database is
 unavailable. Writing a failed batch again completes it.
+
+A batch that the database refuses is written in quarters, down to single rows, and ``relay.core.blame`` says what is to
+blame: once another row is written, those that failed are quarantined. Where none is, it is the database, or nothing is
+known yet: the batch stays as it is, and the caller writes it again with other rows.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
+from relay.core.blame import MOST_ALIKE, Party, Trial, quarters
+from relay.core.errors import StorageError
 from relay.deliverylog import measures
 from relay.deliverylog.buckets import ROW_LIMIT
-from relay.deliverylog.entries import LogRow, Rejected, prepare
+from relay.deliverylog.entries import LogRow, Rejected, entry_of, prepare
+from relay.deliverylog.errors import DeliveryLogError
 from relay.deliverylog.measures import Count, Measure, MeasureTally
 from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedEvent
 from relay.deliverylog.paging import (
@@ -40,6 +48,9 @@ _log = logging.getLogger("relay.deliverylog")
 EVENTS = "events"
 ATTEMPTS = "attempts"
 
+Key = tuple[str, datetime, str]
+"""Of an attempt."""
+
 _RETRY_BATCH = 200  # quarantined entries read and written at once; each may hold a large payload
 
 
@@ -57,17 +68,60 @@ class DeliveryLog(ABC):
     async def insert_many(self, entries: Sequence[LogEntry]) -> None:
         """Write a batch. Re-delivering it is harmless; a re-inserted attempt updates status, code, response_data.
 
-        Entries that no driver can store are quarantined, counted and logged; the others are written.
+        Entries that no driver can store, and those that the database refuses, are quarantined, counted and logged; the
+        others are written.
         """
         batch, rejected = prepare(entries)
         if batch:
-            rejected.extend(await self._write(batch))
+            rejected.extend(await self._narrowed(batch))
         self.last_quarantine = ""
         if rejected:
             await self._set_aside(rejected)  # first: a batch that fails here is written again, and counts then
             self.quarantined += len(rejected)
             self.last_quarantine = _summary(rejected, len(entries))
             _log.warning("%s (attempt %r)", self.last_quarantine, rejected[0].entry.attempt.id)
+
+    async def _narrowed(self, batch: list[LogRow]) -> list[Rejected]:
+        """Write rows; returns those that are to blame. Raises where none is, or none yet."""
+        rows = {(row.tenant_id, row.time, row.attempt_id): row for row in batch}
+        trial: Trial[Key] = Trial()
+        rejected: list[Rejected] = []
+        parts = deque([list(rows)])
+        last: DeliveryLogError | None = None
+        while parts:
+            keys = parts.popleft()
+            last = failure = await self._refusal([rows[key] for key in keys], rejected)
+            if failure is None:
+                rejected += _rejected(rows, trial.went_through())
+            elif len(keys) > 1:
+                parts.extendleft(reversed([list(part) for part in quarters(keys)]))
+            elif trial.failed(keys[0], _cause(failure)) is Party.DATABASE:
+                if await self._control_goes_through([rows[key] for part in parts for key in part]):
+                    rejected += _rejected(rows, trial.went_through())
+                elif not _cause(failure).guesses_row:
+                    raise failure
+                rejected += _rejected(rows, trial.clear())
+        if last is not None and not trial.controls and not all(e.guesses_row for e in trial.failed_rows.values()):
+            raise last
+        return rejected + _rejected(rows, trial.clear())
+
+    async def _refusal(self, rows: list[LogRow], rejected: list[Rejected]) -> DeliveryLogError | None:
+        """Write these rows; returns the error where one of them may be to blame."""
+        try:
+            rejected += await self._write(rows)
+        except DeliveryLogError as error:
+            if error.refusal is None:
+                raise
+            return error
+        return None
+
+    async def _control_goes_through(self, rows: Sequence[LogRow]) -> bool:
+        """Rows have failed one after the other: whether one of up to 20 others, which differ, is written."""
+        others = list({(row.tenant_id, row.topic, row.destination_id): row for row in rows}.values())
+        for row in random.sample(others, min(len(others), MOST_ALIKE)):
+            if await self._refusal([row], []) is None:
+                return True
+        return False
 
     async def list_quarantine(self, most: int) -> list[QuarantinedEntry]:
         """Up to ``most`` quarantined entries, oldest first."""
@@ -97,7 +151,7 @@ class DeliveryLog(ABC):
                 entries[one.id] = one.entry()
         rows, rejected = prepare(list(entries.values()))
         if rows:
-            rejected.extend(await self._write(rows))
+            rejected.extend(await self._narrowed(rows))
         refused = {_attempt_key(one.entry) for one in rejected}
         return [entry_id for entry_id, entry in entries.items() if _attempt_key(entry) not in refused]
 
@@ -217,7 +271,15 @@ class DeliveryLog(ABC):
         """The counts of every slot and combination that is not empty."""
 
 
-def _attempt_key(entry: LogEntry) -> tuple[str, datetime, str]:
+def _cause(error: DeliveryLogError) -> StorageError:
+    return error.refusal or StorageError(str(error))
+
+
+def _rejected(rows: Mapping[Key, LogRow], refusals: Mapping[Key, StorageError]) -> list[Rejected]:
+    return [Rejected(entry_of(rows[key]), str(error)) for key, error in refusals.items()]
+
+
+def _attempt_key(entry: LogEntry) -> Key:
     return entry.event.tenant_id, whole_millisecond(entry.attempt.time), entry.attempt.id
 
 

@@ -12,8 +12,7 @@ from relay.brokers.nats.options import NatsOptions
 from relay.brokers.redis.options import RedisOptions
 from relay.core.backoff import RetryPolicy
 from relay.deliverylog.mapping import Naming
-from relay.deliverylog.options import DeliveryLogOptions
-from relay.deliverylog.recorder import RecorderOptions
+from relay.deliverylog.options import DeliveryLogOptions, RecorderOptions
 from relay.engine.options import EngineOptions
 from relay.outbox.options import PostgresOptions
 from relay.server.http import ServerOptions

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from relay.deliverylog import DeliveryLog, open_delivery_log
-from relay.deliverylog.recorder import Recorder, RecorderOptions
+from relay.deliverylog.options import RecorderOptions
+from relay.deliverylog.recorder import Recorder
 from tests.deliverylog.conftest import drop_tables
 from tests.deliverylog.test_recorder import settled
 from tests.support.fixtures.postgres import Database

@@ -18,7 +18,8 @@ from relay.deliverylog import DeliveryLog, DeliveryLogUnavailable, ListAttempts,
 from relay.deliverylog.entries import prepare
 from relay.deliverylog.mapping import Naming, log_entry
 from relay.deliverylog.memory import MemoryDeliveryLog
-from relay.deliverylog.recorder import Recorder, RecorderOptions
+from relay.deliverylog.options import RecorderOptions
+from relay.deliverylog.recorder import Recorder
 from relay.deliverylog.times import floored, time_near
 from relay.localservers.postgres import PostgresServer
 from tests.deliverylog.making import all_items

@@ -13,7 +13,7 @@ from relay.brokers.nats.options import NatsOptions
 from relay.brokers.rabbitmq.options import RabbitOptions
 from relay.brokers.redis.options import RedisOptions
 from relay.core.backoff import RetryPolicy
-from relay.deliverylog.recorder import RecorderOptions
+from relay.deliverylog.options import RecorderOptions
 from relay.engine.options import EngineOptions
 from relay.outbox.options import PostgresOptions
 from relay.postgres.sql import TableName

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
-from relay.core.errors import ConfigError, reason_of
+from relay.core.errors import ConfigError, RowRefused, StorageRefuses, reason_of
 from relay.core.extras import install_advice, requires
 from relay.core.secrets import mask_secrets
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
@@ -29,6 +29,8 @@ _UNKNOWN_TABLE = "UNKNOWN_TABLE"
 _SPARE_THREADS = 4
 _SETTINGS = re.compile(r"^SETTINGS [^)]*\Z", re.MULTILINE)
 _TOO_SLOW = "TIMEOUT_EXCEEDED"
+_BLAME_ROW = ("VIOLATED_CONSTRAINT", "FUNCTION_THROW_IF_VALUE_IS_NON_ZERO")
+"""What a constraint and a materialized view of the log's owner may raise: the first guess is the row."""
 _TABLE_NAME = re.compile(r"'(?:\w+\.)?(\w+)'|[Tt]able(?:: | \w+\.)(\w+)")
 # What an error calls the URL, which may hold a password.
 _SERVER = "the delivery log clickhouse://…"
@@ -177,7 +179,10 @@ def _translated(error: Exception) -> Exception:
     if isinstance(error, DatabaseError) and _TOO_SLOW in text:
         return _Overdue("the delivery log's ClickHouse cancelled a statement at its deadline")
     if isinstance(error, DatabaseError):
-        return DeliveryLogError(f"the delivery log's ClickHouse refused: {text.splitlines()[0][:300]}")
+        refused = DeliveryLogError(f"the delivery log's ClickHouse refused: {text.splitlines()[0][:300]}")
+        blames_row = any(name in text for name in _BLAME_ROW)
+        refused.refusal = RowRefused(str(refused)) if blames_row else StorageRefuses(str(refused))
+        return refused
     return error
 
 

@@ -98,7 +98,9 @@ def _of_storage(error: StorageError) -> DeliveryLogError:
     if error.sqlstate is None and isinstance(error, StorageUnavailable):
         return _unavailable(error)
     kind = next((own for kind, own in _KINDS.items() if isinstance(error, kind)), DeliveryLogError)
-    return kind(str(error))
+    translated = kind(str(error))
+    translated.refusal = error if error.may_blame_row else None
+    return translated
 
 
 def _unavailable(error: StorageUnavailable) -> DeliveryLogUnavailable:

@@ -1,8 +1,6 @@
 """The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, batches copied in.
 
-A batch is one transaction. When the database refuses a batch because of its content, it is halved until the
-one bad entry stands alone, and that entry is quarantined. A missing month's partition is created on demand, within
-the retention.
+A batch is one transaction. A missing month's partition is created on demand, within the retention.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from typing import Any, LiteralString, TypeVar
 
 import psycopg
 
-from relay.core.errors import RowRefused
 from relay.deliverylog import limits
 from relay.deliverylog.entries import LogRow, Rejected, entry_of
 from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE
@@ -40,7 +37,6 @@ from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog
 from relay.deliverylog.times import LATEST, time_near, to_ms
 from relay.postgres.connect import Connection, connect_async
-from relay.postgres.errors import classify
 from relay.postgres.migrate import migrate_async
 from relay.postgres.migrations import MigrationPlan
 from relay.postgres.url import ConnectionParameters, connection_parameters
@@ -203,25 +199,12 @@ class PostgresDeliveryLog(DeliveryLog):
                     self._months.clear()  # a month was dropped since the partitions were read
                     homeless = await self._without_partition(connection, _months(*batch))
                     if homeless - self._past(homeless):
-                        return await self._halves(connection, batch, error)
-                elif state.startswith(_LOST_RACE) and attempt < _TRIES:
-                    continue
-                elif isinstance(classify(error), RowRefused):
-                    return await self._halves(connection, batch, error)
-                else:
+                        raise
+                elif not state.startswith(_LOST_RACE) or attempt == _TRIES:
                     raise
             else:
                 return []
         raise AssertionError("unreachable")
-
-    async def _halves(self, connection: Connection, batch: Sequence[LogRow], error: psycopg.Error) -> list[Rejected]:
-        if len(batch) == 1:
-            return [_rejected(batch[0], str(error.diag.message_primary or error))]
-        middle = len(batch) // 2
-        return [
-            *await self._insert(connection, batch[:middle]),
-            *await self._insert(connection, batch[middle:]),
-        ]
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
         parameters = {

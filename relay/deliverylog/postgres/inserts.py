@@ -3,7 +3,7 @@
 Rows that are new are copied in: COPY writes many rows at once and looks for no conflict, and the server writes the
 first ones while the next are encoded here. A row that exists fails the transaction. Then the batch is written again by
 the statements that expect such rows, and so are the next ones, until a batch has only new rows. Attempts exist where a
-batch is written again, events also where they were attempted before.
+batch is written again, events also where they were attempted before. A row that a trigger leaves out fails it, too.
 
 Every statement writes its rows sorted by key, and a table's rows are written by one statement: two batches with the
 same rows wait for each other instead of deadlocking.
@@ -18,6 +18,7 @@ from typing import Final
 
 from psycopg.errors import FeatureNotSupported, UniqueViolation
 
+from relay.core.blame import kept
 from relay.deliverylog.entries import LogRow, last_events
 from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.partitions import month_of
@@ -25,6 +26,7 @@ from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.postgres.connect import Connection
 
 _ENCODED_AT_ONCE: Final = 50  # rows
+_LINKS: Final = "insert:new_links"
 # Text compares by code points in Python, which is the order of its bytes, as COLLATE "C" has it.
 _EVENT_KEY = attrgetter("event_time", "event_id", "tenant_id")
 _ATTEMPT_KEY = attrgetter("time", "attempt_id", "tenant_id")
@@ -41,7 +43,7 @@ class BatchInserts:
         """Whether the next batch's attempts are copied."""
 
     async def insert(self, connection: Connection, batch: Sequence[LogRow], past: Container[datetime]) -> None:
-        """Write a batch without duplicates. Raises psycopg.Error; then nothing is written.
+        """Write a batch without duplicates. Raises psycopg.Error or RowRefused; then nothing is written.
 
         The events of the months ``past`` get no row of their own; their attempts hold them.
         """
@@ -74,7 +76,7 @@ class BatchInserts:
             return True
         if new:
             await self._copy(connection, "insert:new_events", events, rows.event_lines)
-            await self._copy(connection, "insert:new_links", events, rows.link_lines)
+            await self._copy(connection, _LINKS, events, rows.link_lines)
             return True
         links = await connection.execute(self._sql.text("insert:events"), rows.event_parameters(events))
         return links.rowcount == sum(len(set(row.matched_destination_ids)) for row in events)
@@ -83,8 +85,13 @@ class BatchInserts:
         if new:
             await self._copy(connection, "insert:new_attempts", sorted(batch, key=_ATTEMPT_KEY), rows.attempt_lines)
             return
-        attempts = await connection.execute(self._sql.text("insert:attempts"), rows.attempt_parameters(batch))
+        parameters = rows.attempt_parameters(batch)
+        attempts = await connection.execute(self._sql.text("insert:attempts"), parameters)
         self.expects_new_attempts = attempts.rowcount == len(batch)
+        if not self.expects_new_attempts:
+            there = await (await connection.execute(self._sql.text("insert:known_attempts"), parameters)).fetchone()
+            if there is None or there[0] < len(batch):
+                raise kept("writing attempts")
 
     async def _copy(
         self,
@@ -93,9 +100,12 @@ class BatchInserts:
         batch: Sequence[LogRow],
         lines: Callable[[Sequence[LogRow]], str],
     ) -> None:
-        async with connection.cursor() as cursor, cursor.copy(self._sql.text(statement)) as copy:
-            for portion in _portions(batch):
-                await copy.write(lines(portion))
+        async with connection.cursor() as cursor:
+            async with cursor.copy(self._sql.text(statement)) as copy:
+                for portion in _portions(batch):
+                    await copy.write(lines(portion))
+            if statement != _LINKS and cursor.rowcount < len(batch):
+                raise kept("writing attempts")
 
 
 def _is_first(row: LogRow) -> bool:

@@ -73,3 +73,10 @@ SET status = excluded.status, code = excluded.code, response_data = excluded.res
 WHERE
     (known.status, known.code, known.response_data::text)
     IS DISTINCT FROM (excluded.status, excluded.code, excluded.response_data::text);
+
+-- name: known_attempts
+-- How many attempts of a batch there are, after "attempts" wrote fewer rows than that: the others were there and equal, or a
+-- trigger left them out. Index: the primary key. Locks: none.
+SELECT count(*)
+FROM json_to_recordset(%(rows)s::json) AS batch (id text, tenant_id text, time timestamptz)
+INNER JOIN openoutbox_log.attempts AS known USING (time, id, tenant_id);
