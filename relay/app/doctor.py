@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from relay.app import publishers
+from relay.app import build, publishers
 from relay.app.destinations import RoutingPlan, read_plan
 from relay.app.rolecheck import check_log
 from relay.brokers import kinds
@@ -153,7 +153,8 @@ async def _destinations(settings: Settings, kind: DestinationKind, names: list[s
     check = kind.load_check()
     if check is None:
         return findings
-    context = CheckContext(settings.lease_timeout, settings.retry_max_delay, SAMPLE, _PROBE)
+    repeated_within = build.retry_policy(settings).repeated_within(settings.lease_timeout)
+    context = CheckContext(repeated_within, settings.retry_max_delay, SAMPLE, _PROBE)
     return findings + await check(options, names, context)
 
 

@@ -44,7 +44,8 @@ class DestinationConfig(NamedTuple):
 class CheckContext(NamedTuple):
     """What ``relay-cli check`` knows of the relay around a destination. Times are seconds."""
 
-    lease_timeout: float
+    repeated_within: float
+    """From a claim until the event is offered again, where its relay died."""
     retry_max_delay: float
     sample: int
     """Most waiting events whose types are checked."""

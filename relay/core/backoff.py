@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_REAP_LATEST = 10.0  # seconds
 _MOST_DOUBLINGS = 62  # beyond this every delay is past any cap, and a float power could overflow
+
+
+def reap_latest(lease_timeout: float) -> float:
+    """Seconds after an expiry in which taking back must have begun."""
+    return min(_REAP_LATEST, lease_timeout / 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,10 @@ class RetryPolicy:
         doublings = min(max(attempts - 1, 0), _MOST_DOUBLINGS)
         delay = min(max(self.base_delay * 2.0**doublings, least), self.max_delay)
         return delay * (1.0 + self.jitter * chance)
+
+    def repeated_within(self, lease_timeout: float) -> float:
+        """Seconds from a claim until its event is due again at the latest, where the relay died that held it."""
+        return lease_timeout + reap_latest(lease_timeout) + self.delay(1, 1.0)
 
     def exhausted(self, attempts: int) -> bool:
         """Whether an event with that many failed attempts is DEAD."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy
 from nats.js import JetStreamContext
-from nats.js.api import StreamConfig
+from nats.js.api import RetentionPolicy, StreamConfig
 
 from openoutbox import NewEvent, enqueue
 from tests.cli.running import call_cli
@@ -309,10 +309,36 @@ async def test_streams_and_their_memory_of_ids(
     assert f"nats stream add EVENTS --subjects {name}.a.b --defaults" in findings["streams"][0][2]
     [(level, message, advice)] = findings["duplicates"]
     assert level == "warning"
-    assert message.startswith(f"stream {name} forgets an event's id after 2m, before its lease")
-    assert f"nats stream edit {name} --dupe-window 3m5s" in advice
-    await jetstream.update_stream(StreamConfig(name=name, subjects=[f"{name}.>"], duplicate_window=185))
+    assert message.startswith(f"stream {name} forgets an event's id after 2m, before a crash of its relay")
+    # LEASE_TIMEOUT, the reaper's 10 s, the first backoff.
+    assert f"nats stream edit {name} --dupe-window 3m12s" in advice
+    await jetstream.update_stream(StreamConfig(name=name, subjects=[f"{name}.>"], duplicate_window=192))
     assert check(tmp_path, variables, "--strict") == {}
+    await jetstream.delete_stream(name)
+
+
+@pytest.mark.parametrize(
+    ("config", "level", "said"),
+    [
+        ({"retention": RetentionPolicy.INTEREST}, "warning", "acknowledges events and keeps none"),
+        ({"no_ack": True}, "error", "keeps events and acknowledges none"),
+    ],
+)
+async def test_a_stream_that_keeps_nothing_or_acknowledges_nothing_is_named(
+    outbox: Outbox,
+    nats_url: str,
+    jetstream: JetStreamContext,
+    tmp_path: Path,
+    config: dict[str, Any],
+    level: str,
+    said: str,
+) -> None:
+    name = f"check{uuid.uuid4().hex}"
+    await jetstream.add_stream(StreamConfig(name=name, subjects=[f"{name}.>"], duplicate_window=600, **config))
+    outbox.insert([Row(f"{name}.a")])
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
+    findings = check(tmp_path, variables, status=1 if level == "error" else 0)
+    assert [(one[0], said in one[1]) for one in findings["streams"]] == [(level, True)]
     await jetstream.delete_stream(name)
 
 

@@ -34,6 +34,7 @@ CREDENTIALS: Final = frozenset(
         "IncompleteSignature",
         "ExpiredToken",
         "RequestExpired",  # the clock of this host is wrong
+        "RequestTimeTooSkewed",
         "MissingAuthenticationToken",
         "InvalidSecurity",
         "OptInRequired",  # the account has not subscribed to the service, or not enabled the region

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from relay.brokers.findings import all_exist
 from relay.brokers.kinds import CheckContext
@@ -25,7 +26,8 @@ async def check(options: NatsOptions, names: Sequence[str] | None, context: Chec
         if stream is None
     ] or [all_exist("streams", "stream", names, context.sample)]
     used = {one.name: one for one in (stream_of.values() if names else streams) if one is not None}
-    return findings + [_window(options, stream, context) for stream in used.values()]
+    findings += [_window(stream, context) for stream in used.values()]
+    return findings + [finding for stream in used.values() for finding in _keeping(stream)]
 
 
 def _add_stream(subject: str) -> str:
@@ -35,11 +37,24 @@ def _add_stream(subject: str) -> str:
     )
 
 
-def _window(options: NatsOptions, stream: Stream, context: CheckContext) -> Finding:
+def _keeping(stream: Stream) -> Iterator[Finding]:
+    """Whether the stream keeps what it acknowledges, and acknowledges what it keeps."""
+    if stream.keeps_nothing:
+        message = (
+            f"stream {stream.name} acknowledges events and keeps none: its retention is interest, without a consumer"
+        )
+        advice = f"add a consumer, or make it another stream: nats stream edit {stream.name} --retention limits"
+        yield Finding(Level.WARNING, "streams", message, advice)
+    if not stream.acknowledges:
+        message = f"stream {stream.name} keeps events and acknowledges none (no_ack): each is sent until it is DEAD"
+        yield Finding(Level.ERROR, "streams", message, f"nats stream edit {stream.name} --ack")
+
+
+def _window(stream: Stream, context: CheckContext) -> Finding:
     """Compare the stream's duplicate window with the time after which an event may be sent again."""
-    window, needed = stream.duplicate_window, context.lease_timeout + options.publish_timeout
+    window, needed = stream.duplicate_window, math.ceil(context.repeated_within)
     if window < needed:
-        forgotten = f"forgets an event's id after {format_duration(window)}, before its lease has expired"
+        forgotten = f"forgets an event's id after {format_duration(window)}, before a crash of its relay is made good"
         enough = format_duration(needed)
         advice = f"make that {enough} or more: nats stream edit {stream.name} --dupe-window {enough}"
         return Finding(Level.WARNING, "duplicates", f"stream {stream.name} {forgotten}", advice)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from nats.aio.client import Client
 from nats.errors import Error
+from nats.js.api import RetentionPolicy
 
 from relay.brokers.login import present
 from relay.brokers.nats.client import NatsClient
@@ -26,6 +27,9 @@ class Stream:
     subjects: tuple[str, ...]
     duplicate_window: float
     """Seconds for which a repeated ``Nats-Msg-Id`` is dropped."""
+    keeps_nothing: bool
+    """Whether it keeps what a consumer wants, and has no consumer: then it acknowledges and drops."""
+    acknowledges: bool
 
     def takes(self, subject: str) -> bool:
         """Whether the stream stores what is published to ``subject``."""
@@ -49,7 +53,13 @@ async def read_streams(options: NatsOptions) -> list[Stream]:
     async def ask(client: Client) -> list[Stream]:
         infos = await client.jetstream(timeout=options.connection_timeout).streams_info()
         return [
-            Stream(info.config.name or "", tuple(info.config.subjects or ()), float(info.config.duplicate_window or 0))
+            Stream(
+                info.config.name or "",
+                tuple(info.config.subjects or ()),
+                float(info.config.duplicate_window or 0),
+                keeps_nothing=info.config.retention == RetentionPolicy.INTEREST and not info.state.consumer_count,
+                acknowledges=not info.config.no_ack,
+            )
             for info in infos
         ]
 

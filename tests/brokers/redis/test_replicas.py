@@ -24,7 +24,7 @@ from tests.support.waiting import eventually, patience, wait_until, wait_until_a
 pytestmark = pytest.mark.redis
 
 AT_ONCE = {"repl-diskless-sync-delay": "0"}
-CONTEXT = CheckContext(lease_timeout=180.0, retry_max_delay=60.0, sample=100, timeout=10.0)
+CONTEXT = CheckContext(repeated_within=191.0, retry_max_delay=60.0, sample=100, timeout=10.0)
 
 
 class Pair(NamedTuple):
