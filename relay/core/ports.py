@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from relay.core.errors import StorageError
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.outcome import OutcomeSink
 from relay.core.upkeep import Upkeep
@@ -99,6 +100,10 @@ class Reaped(NamedTuple):
     """Leases that it chose, and that a BEFORE trigger or a rule kept as they are."""
     kept_row: EventId | None = None
     """Which one that is, after a statement with a limit of 1."""
+    refused: tuple[StorageError, ...] = ()
+    """Why the database refused single leases, each with its row, where they are too many to be left out by ids."""
+    more: bool = False
+    """Whether the next call goes on at once, however few were reclaimed."""
 
     @property
     def total(self) -> int:
@@ -189,7 +194,7 @@ class OutboxStorage(Protocol):
         """Go past this row, which the last claim's error named: claims begin behind it from now on.
 
         It is tried again beside them, now and then, in groups of rows, and ``Claim.refused`` says how that ended. For
-        rows too many to be left out by their ids. Not in order per key.
+        rows too many to be left out by their ids.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:

@@ -66,8 +66,7 @@ class Claimer:
         self._limit = context.options.batch_size
         """Most events of the next claim: half as many after one that was rolled back, timed out or met a refused row,
         twice as many after a good one."""
-        pass_over = None if context.options.in_order else context.storage.pass_over
-        self._excluded = Exclusions("claim", context.refused_rows, context.clock, pass_over)
+        self._excluded = Exclusions("claim", context.refused_rows, context.clock, context.storage.pass_over)
         self._away = context.away
         self._left_out = NONE_HELD
         """The event types that the storage was last told to leave out."""

@@ -20,7 +20,8 @@ import random
 from collections import deque
 from collections.abc import Sequence
 
-from relay.core.blame import Party, kept, quarters
+from relay.core.backoff import reap_latest
+from relay.core.blame import MOST_ALIKE, Party, kept, quarters
 from relay.core.errors import StorageError
 from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
@@ -34,7 +35,6 @@ from relay.engine.refusal import Exclusions, Refusals
 logger = logging.getLogger(__name__)
 
 _MOST_RENEWALS = 64  # statements of one round for one lease, when the database refuses rows
-_REAP_LATEST = 10.0  # seconds after an expiry in which taking back must have begun
 
 
 class LeaseRenewer:
@@ -175,7 +175,7 @@ class LeaseReaper:
         """Most leases of the next statement: less than ``_most`` after the database refused a row."""
         self._excluded = Exclusions("reap", context.refused_rows, context.clock)
         self._inflight = context.inflight
-        self._interval = 0.7 * min(_REAP_LATEST, context.options.lease_timeout / 4)
+        self._interval = 0.7 * reap_latest(context.options.lease_timeout)
 
     async def run(self) -> None:
         """Reap, wait, without end. It looks more often than it must."""
@@ -190,9 +190,14 @@ class LeaseReaper:
     async def _reap_all(self) -> None:
         """Reap without pause until nothing is left."""
         total = Reaped(0, 0)
+        errors: list[StorageError] = []
         try:
             while (reaped := await self._reap()) is not None:
                 total = Reaped(total.retried + reaped.retried, total.buried + reaped.buried)
+                self._excluded.passed(reaped.refused)
+                errors += reaped.refused[-MOST_ALIKE:]
+                if reaped.more:
+                    continue
                 if reaped.kept:
                     error = kept("reaping")
                     error.event_id = reaped.kept_row
@@ -202,6 +207,8 @@ class LeaseReaper:
                 limit, self._limit = self._limit, min(self._limit * 2, self._most)
                 if reaped.total < limit:
                     self._excluded.nothing_left()
+                    if len(errors) >= MOST_ALIKE and not total.total:
+                        self._health.storage_failed("reap", errors[-1], tried_out=True)
                     return
         finally:
             if total.total:

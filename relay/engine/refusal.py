@@ -22,7 +22,7 @@ _PAUSE = 10.0  # seconds between two lines of one kind
 _FIRST_EXCLUSION = 5.0  # seconds for which a refused row is left out; doubled each time
 _LONGEST_EXCLUSION = 300.0
 _FRESH_CONTROLS = 30.0  # seconds for which rows are left out that failed with all others, until one goes through
-_MOST_EXCLUDED = 1000  # rows, where nothing goes past them; every statement carries their ids
+_MOST_EXCLUDED = 1000  # rows; reaps go past further ones long before
 _ROUND = 30.0  # seconds until rows that claims have gone past are tried again, at most
 _LONG = 3.0  # seconds without a row that goes through, after which the state is 3 before the fault is known
 
@@ -258,11 +258,8 @@ class Exclusions:
         return True
 
     def passed(self, errors: Sequence[StorageError]) -> None:
-        """Rows that claims have gone past failed once more; where claims go past none, they left these as they were."""
-        if self._pass_over is None:
-            for error in errors:
-                self.add(error)
-        elif errors:
+        """Rows that the statements have gone past failed once more."""
+        if errors:
             self._refusals.passed(errors)
 
     def went_through(self) -> None:

@@ -47,6 +47,7 @@ _LAST_PAGE = 2**32 - 2  # of any table
 _TIE_PAGES = 1024  # of the table, in which a claim looks for the next rows of a tie
 _PAYLOAD = OutboxEvent._fields.index("payload")
 _MOST_STRETCHES = 16  # behind the head, looked at by one claim while it finds nothing
+_ANY_BYTES = 1 << 62
 _KEPT_LOOK = 1.0  # seconds between two looks for rows that claims leave as they are
 
 
@@ -70,7 +71,7 @@ class Claims:
         self._options = options
         self.paused = paused
         """What claims leave out."""
-        self.passed = PassedRows(paused)
+        self.passed = PassedRows(paused, in_order=options.key_order is not None)
         """What claims have gone past."""
         self.ordered = OrderedClaim(options) if options.key_order else None
         self.fan_out: tuple[str, ...] = ()
@@ -138,15 +139,17 @@ class Claims:
         event_ids = [event.event_id for event in claim.events]
         try:
             behind = await self._claiming.run("claiming", partial(ordered.behind_kept, event_ids))
+            refused = list(claim.refused)
+            for kept_id in dict.fromkeys(behind.values()):
+                error = kept("claiming")
+                error.event_id = kept_id
+                refused.append(error)
+                await self._name(kept_id)
+                self.passed.pass_over(kept_id)
         except StorageError:  # not raised: the rows are claimed, and are released once the database is back
             return claim._replace(events=[], unread=[*claim.unread, *event_ids])
-        refused = []
-        for kept_id in dict.fromkeys(behind.values()):
-            error = kept("claiming")
-            error.event_id = kept_id
-            refused.append(error)
         events = [event for event in claim.events if event.event_id not in behind]
-        return claim._replace(events=events, unread=[*claim.unread, *behind], refused=refused)
+        return claim._replace(events=events, unread=[*claim.unread, *behind], refused=tuple(refused))
 
     async def _claim_or_name(self, wanted: Wanted) -> list[Row]:
         """As ``_claim_undamaged``; RowRefused where an empty claim left the oldest due row as it was, unlocked.
@@ -171,10 +174,7 @@ class Claims:
         return rows
 
     async def _claim_control(self, wanted: Wanted) -> list[Row]:
-        """A row from elsewhere in the queue; in order per key of the key that is next by its hash."""
-        if self.ordered is not None:
-            self.ordered.walk_next()
-            return await self._claim_span(self.paused.head.ahead(), wanted)
+        """A row from elsewhere in the queue."""
         return await self.passed.control(partial(self._due_rows, wanted), partial(self._claim_chosen, wanted))
 
     @property
@@ -241,7 +241,12 @@ class Claims:
         async def work(connection: Connection) -> list[Row]:
             if self.ordered is not None:
                 inline = self._appetite.inline_bytes
-                return await self.ordered.rows(connection, limit, max_bytes, inline, excluded, self.paused, span)
+                if chosen:
+                    return await self.ordered.chosen(connection, chosen, max_bytes, inline, self.paused)
+                rows = await self.ordered.rows(connection, limit, max_bytes, inline, excluded, self.paused, span)
+                if rows:
+                    self.passed.went_on(rows)
+                return rows
             cursor = connection.cursor(binary=True)
             query = self._sql("outbox/claim:claim", *tags, *tags_of(connection))
             if chosen:
@@ -302,7 +307,22 @@ class Claims:
             return await ordered.rows(connection, 1, wanted.max_bytes, 0, wanted.excluded, self.paused, span, peek=True)
 
         rows = await self._claiming.run("claiming", work)
+        if rows:
+            await self._name(rows[0][0])
         return rows[0][0] if rows else None
+
+    async def _name(self, event_id: EventId) -> None:
+        """In order per key: say where the row is that a claim failed for."""
+        if due := await self._due_rows(Wanted(1, 1, (), ()), _EVERYWHERE, 1, chosen=[event_id]):
+            self.passed.named(self.paused.head.span(), due[0])
+
+    async def _first_of_keys(self, ordered: OrderedClaim, chosen: Sequence[EventId]) -> list[EventId]:
+        """Of these rows, those that a claim may take."""
+
+        async def peek(connection: Connection) -> list[Row]:
+            return await ordered.chosen(connection, chosen, _ANY_BYTES, 0, self.paused, peek=True)
+
+        return [row[0] for row in await self._claiming.run("claiming", peek)]
 
     async def _due_rows(
         self,
@@ -315,7 +335,12 @@ class Claims:
         newest: bool = False,
         types: Sequence[str] = (),
     ) -> list[DueRow]:
-        """The first rows that claims without order may take (``relay.outbox.passing.ReadDue``)."""
+        """The first rows that claims may take (``relay.outbox.passing.ReadDue``).
+
+        In order per key of those ``chosen`` alone; of others all that are due.
+        """
+        if self.ordered is not None and chosen and not (chosen := await self._first_of_keys(self.ordered, chosen)):
+            return []
         tried = chosen or types
         paused, left_out = self.paused.of_chosen() if tried else (self.paused.tags, self.paused.parameters())
         tags = (

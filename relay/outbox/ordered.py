@@ -24,7 +24,7 @@ from psycopg.types.numeric import Int8
 from openoutbox.schema import index_name
 from relay.core.event import EventId
 from relay.outbox.floors import MOST_KEYS, KeyFloors, Snapshot
-from relay.outbox.head import ClaimSpan
+from relay.outbox.head import ClaimSpan, Place
 from relay.outbox.options import KeyOrder, PostgresOptions
 from relay.outbox.paused import PausedRows
 from relay.postgres.codec import id_array
@@ -107,10 +107,6 @@ class OrderedClaim:
         self._walks_next = False
         self._from = random.randrange(_FIRST_HASH, _LAST_HASH)
 
-    def walk_next(self) -> None:
-        """The next claim goes from key to key."""
-        self._walks_next = True
-
     async def rows(
         self,
         connection: Connection,
@@ -148,8 +144,24 @@ class OrderedClaim:
             self._adapt(limit, batch, seen, window)
             if batch:
                 return batch
-        by_key = _bare(self._table, "by_key", *tags)
-        return await self._walk(connection, by_key, bounds) if self._walks_next else []
+        return await self._walk(connection, bounds, tags, paused.head.refused) if self._walks_next else []
+
+    async def chosen(
+        self,
+        connection: Connection,
+        chosen: Sequence[EventId],
+        max_bytes: int,
+        inline_bytes: int,
+        paused: PausedRows,
+        *,
+        peek: bool = False,
+    ) -> list[Row]:
+        """As ``rows``, of these rows those that are the first of their keys, wherever they are."""
+        most = Int8(len(chosen))
+        bounds: dict[str, Any] = {"limit": most, "firsts": most, "window": most, "run": 0, "chosen": id_array(chosen)}
+        bounds |= {"max_bytes": Int8(max_bytes), "inline_bytes": Int8(inline_bytes)} | paused.parameters()
+        tags = (*(["peek"] if peek else []), *self.fan_out, *paused.tags, *tags_of(connection))
+        return self._taken(await self._execute(connection, _bare(self._table, "oldest", "chosen", *tags), bounds), 4)
 
     async def _oldest(
         self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], *, floors: bool
@@ -211,8 +223,15 @@ class OrderedClaim:
         elif self._walks_next:
             self._width = min(self._width * 2, _WIDEST)
 
-    async def _walk(self, connection: Connection, by_key: LiteralString, bounds: dict[str, Any]) -> list[Row]:
-        """Go from key to key until something is claimed, once around at most."""
+    async def _walk(
+        self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], passed: tuple[Place, Place] | None
+    ) -> list[Row]:
+        """Go from key to key until something is claimed, once around at most; not to what claims have gone past."""
+        if passed is not None:
+            tags = (*tags, "passed")
+            names = ("passed_from", "passed_created", "passed_until", "until_created")
+            bounds |= zip(names, (*passed[0], *passed[1]), strict=True)
+        by_key = _bare(self._table, "by_key", *tags)
         self._walks_next = False
         wrapped = False
         for _ in range(_WALKS):

@@ -19,8 +19,11 @@ ever. Its rows are tried again in the same rounds, the newest ones between the o
 goes through, the type is left out no more, and what is behind the head is refused rows and good ones among them.
 
 Claims go past twice as many rows each time, while they bring nothing. A row that commits late, at a place among refused
-ones, is found by the next round. Memory: two places and one page, however many rows are refused. Not in order per key,
-where only claims know which row of a key may be next. Used by ``PostgresOutbox``; raises what the storage port raises.
+ones, is found by the next round. Memory: two places and one page, however many rows are refused.
+
+In order per key, claims go past all that is before a refused row, too: what waits there behind others of its key. A
+try claims, of the rows of a page, those that are the first of their keys; a walk from key to key leaves out those that
+claims have gone past. No type is left out. Used by ``PostgresOutbox``; raises what the storage port raises.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ PAGE: Final = 100
 _SAMPLE: Final = 1000  # rows from which controls are chosen, and most that claims go past at once
 _STEP: Final = 0.05  # seconds
 _PAUSE: Final = (1.0, 30.0)  # seconds between two rounds, the first and the longest one
+_PAUSE_IN_ORDER: Final = 0.05  # after a round that brought rows: each of them lets in the next one of its key
 _SLOWER: Final = 1.001  # by which each step makes the next one wait longer
 _QUICKEST: Final = 0.5  # of the time that a step took
 _SLOWEST: Final = 19.0
@@ -105,13 +109,16 @@ class _Part:
 class PassedRows:
     """What one relay's claims have gone past. One caller at a time."""
 
-    def __init__(self, paused: PausedRows, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, paused: PausedRows, clock: Callable[[], float] = time.monotonic, *, in_order: bool = False
+    ) -> None:
         self._paused = paused
+        self._in_order = in_order
         self._head = paused.head
         self._clock = clock
         self._errors: list[StorageError] = []
         self._named: tuple[ClaimSpan, DueRow] | None = None
-        self._go_past: tuple[ClaimSpan, DueRow] | None = None
+        self._go_past: list[tuple[ClaimSpan, DueRow]] = []
         self._rows_past = 1
         self._groups: deque[Sequence[EventId]] = deque()
         """Of the page that is being tried."""
@@ -152,8 +159,8 @@ class PassedRows:
             return
         name = self._named[1].event_type
         alike = self._alike.get(name, {})
-        if len(alike) < MOST_ALIKE or len(self._types) >= _MOST_TYPES:
-            self._go_past = self._named
+        if self._in_order or len(alike) < MOST_ALIKE or len(self._types) >= _MOST_TYPES:
+            self._go_past.append(self._named)
         elif name not in self._types:
             self._types[name] = min(alike.values())
             self._paused.refuse(list(self._types))
@@ -218,9 +225,8 @@ class PassedRows:
     async def claim(self, limit: int, read: ReadDue, take: Take) -> list[Row]:
         """Go past what was named, then try rows again where that is due; returns those that are claimed."""
         self._most = max(self._most, min(limit, PAGE))
-        if self._go_past is not None:
-            named, self._go_past = self._go_past, None
-            await self._pass(read, named)
+        while self._go_past:
+            await self._pass(read, self._go_past.pop())
         began = self._clock()
         if not self._any or began < self._next_at:
             return []
@@ -238,9 +244,9 @@ class PassedRows:
         sample = await read(ClaimSpan(BEFORE_ALL, self._controls_before, 0), _SAMPLE, newest=True)
         at_the_end = len(sample) < _SAMPLE
         self._controls_before = BEHIND_ALL if at_the_end else sample[-1].place
-        distinct = list({(row.event_type, row.partition_key): row for row in reversed(sample)}.values())[-MOST_ALIKE:]
+        distinct = list({(row.event_type, row.partition_key): row for row in reversed(sample)}.values())
         others = random.sample(sample, min(MOST_ALIKE, len(sample)))
-        for row in [*reversed(distinct), *others][:MOST_ALIKE]:
+        for row in [*reversed(distinct[-MOST_ALIKE // 2 :]), *others][:MOST_ALIKE]:
             try:
                 if rows := await take([row.event_id]):
                     self._went_through(rows)
@@ -255,7 +261,7 @@ class PassedRows:
         rows = [row]
         if self._rows_past > 1:
             rows += await read(span._replace(first=row.place, tid=None), self._rows_past, row.tid)
-        self._head.pass_over(span, row.place, after(rows[-1].place))
+        self._head.pass_over(span, span.first if self._in_order else row.place, after(rows[-1].place))
         self._rows_past = min(self._rows_past * 2, _SAMPLE)
 
     async def _next_page(self, read: ReadDue) -> bool:
@@ -285,8 +291,13 @@ class PassedRows:
 
     def _end_round(self) -> None:
         if self._head.refused is not None:
-            high = self._head.behind_refused
-            self._head.refused = None if self._first_refused is None else (self._first_refused, high)
+            low, high = self._head.refused
+            if self._first_refused is None:
+                self._head.refused = None
+                if self._in_order:  # rows wait there that were not the first of their keys
+                    self._head.place = min(self._head.place, low)
+            elif not self._in_order:
+                self._head.refused = (self._first_refused, high)
         for name in [one for one in self._types if one not in self._still_refused]:
             self._let_in(name)
         self._next_at = self._clock() + self._pause
@@ -314,7 +325,7 @@ class PassedRows:
         claimed = {row[0] for row in rows}
         if rest := [event_id for event_id in event_ids if event_id not in claimed]:
             self._groups.appendleft(rest)
-        self._pause = _PAUSE[0]
+        self._pause = _PAUSE_IN_ORDER if self._in_order else _PAUSE[0]
         self._went_through(rows)
         return rows
 

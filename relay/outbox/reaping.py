@@ -14,17 +14,24 @@ A walk over all is every reap while it is cheap (``CHEAP``): then there is no he
 the reap from the head, over the connection of the slow reads, for a fortieth of the time: a lease behind the head is
 reclaimed after at most 40 walks and one interval of the reaper. A walk that is cut off at its deadline says nothing
 about the database, and is tried again later. Leases ahead of the clock, or without a
-time, expire by ``relay.outbox.ahead``. Used by
+time, expire by ``relay.outbox.ahead``.
+
+Where ``MOST_ALIKE`` rows are left out by their ids, and the database refuses more, each call takes one page of the
+expired leases instead, and tries it in quarters down to single rows: so good leases among any number of refused ones
+are reclaimed, and no list grows. A round over all pages that meets none that is refused ends that. Used by
 ``PostgresOutbox``; raises what the storage port raises.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from relay.core.beside import SHARE
+from relay.core.blame import MOST_ALIKE, kept, quarters
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.event import EventId
 from relay.core.ports import Reaped
@@ -38,6 +45,8 @@ CHEAP: Final = 0.05
 """Seconds of a reap that walks over all leases, beside which a head is not worth it."""
 _MARGIN: Final = 30.0  # seconds; a claim commits earlier after its begin, and a lease is seen before it expires
 _FROM_THE_FIRST: Final = float("-inf")
+_PAGE: Final = 100  # leases
+_BEFORE_ALL: Final = (float("-inf"), "(0,0)")
 
 
 class Reaping:
@@ -63,16 +72,23 @@ class Reaping:
         self._table = options.table
         self._ahead = LeasesAhead(clock)
         self._leases_ahead = statement("outbox/lease:leases_ahead", options.table)
+        self._expired_page = statement("outbox/lease:expired_page", options.table)
         self.head = _FROM_THE_FIRST
         """The time, in seconds since 1970, at whose leases a reap begins where a walk over all is not cheap."""
         self._cheap = True
         self._walk_at = _FROM_THE_FIRST
+        self._in_pages = False
+        self._page_after = _BEFORE_ALL
+        """The last lease of the last page, and its place in the table."""
+        self._refused = False
+        """Whether the round over all pages has met a refused lease."""
 
     async def reap(self, limit: int, lease: float, excluded: Sequence[EventId]) -> Reaped:
         """Reclaim up to ``limit`` leases older than ``lease`` seconds, and as many that are behind the head."""
         values = {**self._retry, "limit": limit, "lease": lease, "excluded": id_array(excluded)}
-        reaped = await self._reap_past(values)
-        if reaped.total >= limit or reaped.kept:
+        self._in_pages = self._in_pages or len(excluded) >= MOST_ALIKE
+        reaped = await (self._reap_page(values) if self._in_pages else self._reap_past(values))
+        if reaped.total >= limit or reaped.kept or reaped.more:
             return reaped  # called again at once
         expired = self._ahead.expired(await self._connection.run("reaping", self._read_ahead), lease)
         if times := [time for time in expired if time is not None]:
@@ -94,6 +110,45 @@ class Reaping:
             self._walk_at = self._clock() + 60.0 / SHARE
             return reaped
 
+    async def _reap_page(self, values: dict[str, Any]) -> Reaped:
+        """Reclaim the next page of expired leases; an empty one ends the round."""
+        page = await self._connection.run("reaping", partial(self._read_page, values))
+        if not page:
+            self._in_pages, self._refused, self._page_after = self._refused, False, _BEFORE_ALL
+            return Reaped(0, 0)
+        self._page_after = page[-1][1:]
+        total, refused = Reaped(0, 0), []
+        parts: deque[Sequence[EventId]] = deque([[row[0] for row in page]])
+        while parts:
+            event_ids = parts.popleft()
+            reaped, error = await self._reap_chosen(values, event_ids)
+            total = _sum(total, reaped)
+            if error is not None and len(event_ids) > 1:
+                parts.extendleft(reversed(quarters(event_ids)))
+            elif error is not None:
+                error.event_id = event_ids[0]
+                refused.append(error)
+        self._refused = self._refused or bool(refused)
+        return total._replace(kept=0, refused=tuple(refused), more=True)
+
+    async def _reap_chosen(
+        self, values: dict[str, Any], event_ids: Sequence[EventId]
+    ) -> tuple[Reaped, StorageError | None]:
+        """Reclaim these leases; with the error where the database refuses one of them."""
+        chosen = {**values, "chosen": id_array(event_ids), "limit": len(event_ids)}
+        try:
+            reaped = await self._reap(self._connection, chosen, "chosen")
+        except StorageError as error:
+            if not error.may_blame_row:
+                raise
+            return Reaped(0, 0), error
+        return reaped, kept("reaping") if reaped.kept else None
+
+    async def _read_page(self, values: dict[str, Any], connection: Connection) -> list[tuple[Any, ...]]:
+        locked_from, tid_from = self._page_after
+        parameters = {**values, "locked_from": locked_from, "tid_from": tid_from, "page": _PAGE}
+        return await (await connection.execute(self._expired_page, parameters)).fetchall()
+
     async def _read_ahead(self, connection: Connection) -> list[float | None]:
         cursor = connection.cursor(binary=True)
         await cursor.execute(self._leases_ahead, {"most": MOST_ROWS})
@@ -111,6 +166,20 @@ class Reaping:
         return reaped
 
     async def _reap(self, connection: DeadlineConnection, values: dict[str, Any], *tags: str) -> Reaped:
+        """One statement. With a limit of 1 for a row that is read before: of several of one time it may be any."""
+        if values["limit"] > 1 or "chosen" in tags:
+            return await self._reap_up_to(connection, values, *tags)
+        row = await self._expired_first(connection, values, tags)
+        if row is None:
+            return Reaped(0, 0)
+        try:
+            reaped = await self._reap_up_to(connection, {**values, "chosen": id_array([row])}, *tags, "chosen")
+        except StorageError as error:
+            error.event_id = row
+            raise
+        return reaped._replace(kept_row=row if reaped.kept else None)
+
+    async def _reap_up_to(self, connection: DeadlineConnection, values: dict[str, Any], *tags: str) -> Reaped:
         sql = statement("outbox/lease:reap", self._table, tags=(*tags, *(("excluding",) if values["excluded"] else ())))
 
         async def work(connection: Connection) -> tuple[Any, ...]:
@@ -119,18 +188,10 @@ class Reaping:
             [row] = await cursor.fetchall()
             return row
 
-        try:
-            retried, buried, at, kept = await connection.run("reaping", work)
-        except StorageError as error:
-            if values["limit"] == 1 and error.may_blame_row:
-                error.event_id = await self._expired_first(connection, values, tags)
-            raise
-        if kept:
-            row = await self._expired_first(connection, values, tags) if values["limit"] == 1 else None
-            return Reaped(retried, buried, kept, row)
-        if retried + buried < values["limit"] and not tags:
+        retried, buried, at, kept = await connection.run("reaping", work)
+        if not kept and retried + buried < values["limit"] and not tags:
             self.head = at - max(values["lease"], _MARGIN) - 1.0
-        return Reaped(retried, buried)
+        return Reaped(retried, buried, kept)
 
     async def _expired_first(
         self, connection: DeadlineConnection, values: dict[str, Any], tags: Sequence[str]

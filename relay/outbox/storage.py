@@ -148,7 +148,7 @@ class PostgresOutbox:
         return await self._claims.claim(limit, max_bytes, excluded, without, control=control)
 
     def pass_over(self, event_id: EventId) -> None:
-        """Go past this row, which the last error of a claim named; not in order per key."""
+        """Go past this row, which the last error of a claim named."""
         self._claims.passed.pass_over(event_id)
 
     def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:

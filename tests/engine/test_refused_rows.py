@@ -157,3 +157,24 @@ async def test_expired_leases_around_a_refused_one_are_reclaimed(outbox: Outbox,
     await start()
     await eventually(lambda: outbox.counts() == {"PENDING": 20, "DELIVERING": 1})
     assert outbox.rows("sum(attempts)") == [(20,)]
+
+
+@pytest.mark.session
+@pytest.mark.parametrize("keeps", [False, True], ids=["raised", "in silence"])
+async def test_expired_leases_among_more_than_a_thousand_refused_ones_are_reclaimed(
+    outbox: Outbox, start: StartRelay, keeps: bool
+) -> None:
+    """Those of one claim share one time, and good ones are among them and behind them."""
+    outbox.database.run("""
+        INSERT INTO openoutbox_events (event_id, event_type, payload, status, locked_by, locked_at, available_at)
+        SELECT gen_random_uuid(), CASE WHEN g % 50 = 0 THEN 'good' ELSE 'bad' END, '', 'DELIVERING', 'gone',
+            now() - interval '2 h' + g / 400 * interval '1 min', now() + interval '1 h'
+        FROM generate_series(1, 1200) AS g
+    """)
+    outbox.database.run(_FUNCTION.replace("RAISE EXCEPTION 'not this one'", "RETURN NULL") if keeps else _FUNCTION)
+    outbox.database.run(_TRIGGER.format("NEW.event_type = 'bad'"))
+    running = await start(lease_timeout=4.0)
+    await eventually(lambda: outbox.counts() == {"PENDING": 24, "DELIVERING": 1176}, 30)
+    assert outbox.rows("sum(attempts)") == [(24,)]
+    assert running.telemetry.counts["reap refused"] >= 1000
+    assert running.relay.health.state is RelayState.ACTIVE
