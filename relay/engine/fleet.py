@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from relay.core.errors import SchemaError, StorageError
 from relay.core.fleet import HEARTBEAT
+from relay.core.outside import shown
 from relay.core.ports import Fleet, Heartbeat
 from relay.core.telemetry import RelayState
 from relay.engine.context import EngineContext
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 _JOIN_WITHIN = 10.0  # seconds; then the relay starts, and joins with its first heartbeat
 _REMIND_SECONDS = 60.0
 _MINUTE = 60.0
+_MOST_NAMED = 10  # destinations
 _STATES = {RelayState.ACTIVE: "active", RelayState.PAUSED: "paused", RelayState.ERROR: "error"}
 
 
@@ -37,8 +39,12 @@ class FleetWatch:
         fleet: Fleet | None,
         pauses: PauseWatch,
         settled: Callable[[], tuple[int, int]],
+        troubles: Callable[[], Mapping[str, str]],
     ) -> None:
-        """``settled`` returns how many deliveries and failures were written since the start."""
+        """``settled`` returns how many deliveries and failures were written since the start, ``troubles`` the
+        destinations that do not flow.
+        """
+        self._troubles = troubles
         self._fleet = fleet
         self._pauses = pauses
         self._settled = settled
@@ -99,7 +105,9 @@ class FleetWatch:
         self._samples.append((now, delivered, failed))
         seconds = max(now - since, 1.0)
         health, everything = self._health, self._pauses.everything
-        state, reason = _STATES[health.state], health.storage_error or health.broker_error
+        troubles = [f"{title} is {trouble}" for title, trouble in self._troubles().items()]
+        destinations = shown("; ".join(troubles[:_MOST_NAMED]))
+        state, reason = _STATES[health.state], health.storage_error or destinations or health.broker_error
         if health.state is RelayState.ACTIVE and everything is not None:
             state, reason = "paused", str(everything)
         return Heartbeat(

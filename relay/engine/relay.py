@@ -40,6 +40,7 @@ from relay.engine.backlog import BacklogSampler
 from relay.engine.claim import Claimer
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
+from relay.engine.destination.several import SeveralPublishers
 from relay.engine.fleet import FleetWatch
 from relay.engine.gate import Gate
 from relay.engine.health import ping_storage
@@ -103,11 +104,19 @@ class Relay:
         self._look = LookBehind(context, self._claimer.wake)
         self.pauses = PauseWatch(context, parts.pauses, self._claimer.wake)
         settler = self._settler
-        self._fleet = FleetWatch(context, parts.fleet, self.pauses, lambda: (settler.delivered, settler.failed))
+        self._fleet = FleetWatch(
+            context, parts.fleet, self.pauses, lambda: (settler.delivered, settler.failed), self.troubles
+        )
 
     def stop(self) -> None:
         """Ask the relay to end; ``run`` returns within ``shutdown_timeout``. May be called more than once."""
         self._stop.set()
+
+    def troubles(self) -> dict[str, str]:
+        """The destinations that do not flow: what they are like, since when and why."""
+        if isinstance(self._publisher, SeveralPublishers):
+            return self._publisher.degraded()
+        return {self._gate.title: str(self._gate.condition)} if self._gate.trouble else {}
 
     def ended_loops(self) -> list[str]:
         """The loops that were started and do not run any more; none while all is well."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -21,12 +22,14 @@ class Watched:
         self.failing = failing
         self.hanging = hanging
         self.calls: list[tuple[str, float]] = []
+        self.latest: Heartbeat | None = None
 
     async def join(self) -> None:
         await self._called("join")
 
     async def beat(self, heartbeat: Heartbeat) -> Sequence[str]:
         assert heartbeat.in_flight >= 0
+        self.latest = heartbeat
         await self._called("beat")
         return ()
 
@@ -77,6 +80,25 @@ def test_a_relay_joins_before_it_claims_and_writes_at_most_once_in_five_seconds(
     beats = [time for name, time in fleet.calls if name == "beat"]
     assert 11 <= len(beats) <= 13
     assert all(later - earlier >= HEARTBEAT for earlier, later in pairwise(beats))
+
+
+@pytest.mark.parametrize(("blocked", "state"), [(True, "active"), (False, "paused")])
+def test_a_heartbeat_says_what_a_destination_is_like_and_since_when(
+    beside: StartBeside, blocked: bool, state: str
+) -> None:
+    fleet = Watched()
+    relay = beside(fleet)
+    if blocked:
+        relay.broker.hold()
+        relay.broker.blocked = "low on memory"
+    else:
+        relay.broker.down("low on memory")
+    relay.insert(3)
+    relay.run(20.0)
+    assert fleet.latest is not None
+    word = "blocked" if blocked else "away"
+    assert re.fullmatch(rf"destination memory is {word} since \S+Z: low on memory", fleet.latest.reason)
+    assert fleet.latest.state == state
 
 
 @pytest.mark.parametrize(
