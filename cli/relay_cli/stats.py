@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,6 +84,8 @@ class StatsReading:
     """None when the pauses cannot be read."""
     problem: str = ""
     """Why not."""
+    relays: list[dict[str, str]] | None = None
+    """What living relays say of themselves and of their destinations; None when they cannot be read."""
 
     def answer(self) -> dict[str, object]:
         """The figures by the names of ``/stats``, without those that only a relay knows."""
@@ -98,15 +101,21 @@ class StatsReading:
         ]
 
     def sentences(self) -> list[str]:
-        """The pauses, one sentence each."""
+        """What relays are in trouble with, and the pauses, one sentence each."""
+        relays = [
+            f"relay {one['relay_id']} is {one['state']}: {one_line(one['reason'])}"
+            for one in self.relays or ()
+            if one["reason"]
+        ]
         if self.held is None:
-            return [f"{self.problem}; oldest_due_age_sec includes what is paused"]
-        return [_sentence(one) for one in self.held]
+            return [*relays, f"{self.problem}; oldest_due_age_sec includes what is paused"]
+        return [*relays, *(_sentence(one) for one in self.held)]
 
 
 def _read(connection: Connection, table: TableName) -> StatsReading:
     from relay.core.errors import SchemaError
     from relay.outbox.admin.browse import read_figures
+    from relay.outbox.admin.fleet import read_members
     from relay.outbox.admin.held import read_held
 
     held, problem = None, ""
@@ -114,7 +123,11 @@ def _read(connection: Connection, table: TableName) -> StatsReading:
         held = read_held(connection, table)
     except SchemaError as error:  # a reader without that right has the figures all the same
         problem = str(error)
-    return StatsReading(read_figures(connection, table, [one.pause for one in held or ()]), held, problem)
+    relays = None
+    with suppress(SchemaError):
+        members = read_members(connection, table) or []
+        relays = [{"relay_id": one.relay_id, "state": one.state, "reason": one.reason} for one in members if one.living]
+    return StatsReading(read_figures(connection, table, [one.pause for one in held or ()]), held, problem, relays)
 
 
 def _sentence(held: HeldEvents) -> str:
@@ -142,7 +155,7 @@ def summary(figures: Figures) -> str:
 def _show(stats: StatsReading, *, as_json: bool, again: bool) -> None:
     answer = stats.answer()
     if as_json:
-        print_json({**answer, "pauses": stats.pauses()})
+        print_json({**answer, "pauses": stats.pauses(), "relays": stats.relays})
         return
     if again:
         clear_screen()

@@ -44,3 +44,18 @@ def test_a_relay_with_another_destination_refuses_to_start(outbox: Outbox, tmp_p
         assert lines.startswith("1 living relay\nfirst on ")
         assert first.stop() == 0
     assert members(outbox, tmp_path) == []
+
+
+def test_stats_say_what_destinations_are_like(outbox: Outbox, tmp_path: Path) -> None:
+    call_cli(tmp_path, "migrate", "--with", "fleet", STORAGE_URL=outbox.owner_url)
+    with outbox.database.connect() as connection:
+        give_rights(connection)
+    away = {"PUBLISHER_URL": "redis://127.0.0.1:9", "RELAY_ID": "first", "PUBLISHER_CONNECT_RETRY_INTERVAL": "1s"}
+    with Daemon(outbox.relay_url, away):
+
+        def shown() -> str:
+            return call_cli(tmp_path, "stats", STORAGE_URL=outbox.reader_url).stdout
+
+        wait_until(lambda: "relay first is paused: destination redis is away since" in " ".join(shown().split()), 30.0)
+        answer = json.loads(call_cli(tmp_path, "stats", "--json", STORAGE_URL=outbox.reader_url).stdout)
+        assert [(one["relay_id"], one["state"]) for one in answer["relays"]] == [("first", "paused")]

@@ -32,7 +32,14 @@ def test_stats_has_the_names_of_the_endpoint(outbox: Outbox, tmp_path: Path) -> 
     counts = answer(tmp_path, "stats", STORAGE_URL=outbox.reader_url)
     assert 3600 <= counts.pop("oldest_age_sec") < 3660
     assert 0 <= counts.pop("oldest_due_age_sec") < 60
-    assert counts == {"pending_count": 2, "retrying_count": 1, "dead_count": 5, "in_flight_count": 1, "pauses": []}
+    assert counts == {
+        "pending_count": 2,
+        "retrying_count": 1,
+        "dead_count": 5,
+        "in_flight_count": 1,
+        "pauses": [],
+        "relays": [],
+    }
     lines = call_cli(tmp_path, "stats", STORAGE_URL=outbox.reader_url).stdout.splitlines()
     sentence = "3 events wait, the oldest has been due for "
     assert lines[0].startswith(sentence)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from relay.core.fleet import FORGOTTEN, LIVING, CommonSettings, compared, settings_that_differ
 from relay.core.pause import Pause
-from relay.outbox.admin.connection import fetch, operating_beside
+from relay.outbox.admin.connection import Connection, fetch, operating_beside
 from relay.outbox.admin.readings import bounded_reading, rows_of_relays
 from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.pauses import pauses_in_force
@@ -95,12 +95,16 @@ class FleetReading(NamedTuple):
     pauses: list[Pause] | None
 
 
+def read_members(connection: Connection, table: TableName) -> list[FleetMember] | None:
+    """The relays of the table; None without the extension. Raises SchemaError without the right."""
+    relays = rows_of_relays(connection, table, "outbox/fleet:list", {"living": LIVING})
+    return None if relays is None else [FleetMember(*row) for row in relays]
+
+
 def read_fleet(url: str, table: TableName) -> FleetReading:
     """Over one connection. Raises SchemaError without the right to read one of the two."""
     with bounded_reading(url, table, "reading the relays") as connection:
-        relays = rows_of_relays(connection, table, "outbox/fleet:list", {"living": LIVING})
-        members = None if relays is None else [FleetMember(*row) for row in relays]
-        return FleetReading(members, pauses_in_force(connection, table))
+        return FleetReading(read_members(connection, table), pauses_in_force(connection, table))
 
 
 class RelaySetting(NamedTuple):
