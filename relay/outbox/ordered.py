@@ -229,8 +229,7 @@ class OrderedClaim:
         """Go from key to key until something is claimed, once around at most; not to what claims have gone past."""
         if passed is not None:
             tags = (*tags, "passed")
-            names = ("passed_from", "passed_created", "passed_until", "until_created")
-            bounds |= zip(names, (*passed[0], *passed[1]), strict=True)
+            bounds["passed_due"], bounds["passed_created"] = passed[1]
         by_key = _bare(self._table, "by_key", *tags)
         self._walks_next = False
         wrapped = False

@@ -23,13 +23,13 @@
 -- planner would take any index of what waits for that, and read all of it, dead entries too.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing; fan_out and paused as
 -- in claim, in_part too: a row that is left out holds back its key. chosen, beside oldest: of some rows alone, found by
--- their ids. passed, beside by_key: leaves out the first rows at places which claims have gone past (relay/outbox/passing.py).
+-- their ids. passed, beside by_key: leaves out first rows before a place up to which claims have gone past (relay/outbox/passing.py).
 -- floors, beside oldest: the first unfinished row of a key is looked for from the
 -- floor of that key on (relay/outbox/floors.py), below which nothing may wait but what was inserted for later, has failed
 -- or was replayed: that is looked for from the first one on, by an index that has nothing else.
 -- Parameters: due_from, created_from, due_until, created_until (as in claim; by_key: without the latter two, for rows
--- without a key); window or keys and from; chosen; passed_from, passed_created, passed_until, until_created (from where to
--- where, seconds since 1970); excluded; limit, firsts (most keys), run (most rows behind a first one), block (a
+-- without a key); window or keys and from; chosen; passed_due, passed_created (seconds
+-- since 1970); excluded; limit, firsts (most keys), run (most rows behind a first one), block (a
 -- DEAD row holds its key), max_bytes, inline_bytes (as in claim), max_attempts, relay_id; and of paused as in claim; floors
 -- (jsonb: the hash of a key to its floor, or to null).
 -- Result: how many rows were chosen. oldest: rows in the window, when the first of them was due, and the time of the claim (both in seconds since
@@ -69,24 +69,16 @@ walked AS ( --? by_key
             status = 'PENDING' AND available_at <= NOW() --? by_key
             AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
             -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
-            -- AND NOT ( --? by_key passed
-                -- (available_at, created_at) --? by_key passed
-                -- >= (TO_TIMESTAMP(%(passed_from)s::float8), TO_TIMESTAMP(%(passed_created)s::float8)) --? by_key passed
-                -- AND (available_at, created_at) --? by_key passed
-                -- < (TO_TIMESTAMP(%(passed_until)s::float8), TO_TIMESTAMP(%(until_created)s::float8)) --? by_key passed
-            -- ) --? by_key passed
+            -- AND (available_at, created_at) --? by_key passed
+            -- >= (TO_TIMESTAMP(%(passed_due)s::float8), TO_TIMESTAMP(%(passed_created)s::float8)) --? by_key passed
             AS due, --? by_key
             1::bigint AS step, --? by_key
             ( --? by_key
                 status = 'PENDING' AND available_at <= NOW() --? by_key
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
                 -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
-                -- AND NOT ( --? by_key passed
-                    -- (available_at, created_at) --? by_key passed
-                    -- >= (TO_TIMESTAMP(%(passed_from)s::float8), TO_TIMESTAMP(%(passed_created)s::float8)) --? by_key passed
-                    -- AND (available_at, created_at) --? by_key passed
-                    -- < (TO_TIMESTAMP(%(passed_until)s::float8), TO_TIMESTAMP(%(until_created)s::float8)) --? by_key passed
-                -- ) --? by_key passed
+                -- AND (available_at, created_at) --? by_key passed
+                -- >= (TO_TIMESTAMP(%(passed_due)s::float8), TO_TIMESTAMP(%(passed_created)s::float8)) --? by_key passed
             )::int::bigint AS found --? by_key
         FROM openoutbox_events --? by_key
         WHERE --? by_key
@@ -113,12 +105,8 @@ walked AS ( --? by_key
             status = 'PENDING' AND available_at <= NOW() --? by_key
             AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
             -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
-            -- AND NOT ( --? by_key passed
-                -- (available_at, created_at) --? by_key passed
-                -- >= (TO_TIMESTAMP(%(passed_from)s::float8), TO_TIMESTAMP(%(passed_created)s::float8)) --? by_key passed
-                -- AND (available_at, created_at) --? by_key passed
-                -- < (TO_TIMESTAMP(%(passed_until)s::float8), TO_TIMESTAMP(%(until_created)s::float8)) --? by_key passed
-            -- ) --? by_key passed
+            -- AND (available_at, created_at) --? by_key passed
+            -- >= (TO_TIMESTAMP(%(passed_due)s::float8), TO_TIMESTAMP(%(passed_created)s::float8)) --? by_key passed
             AS due --? by_key
         FROM openoutbox_events --? by_key
         WHERE --? by_key
