@@ -37,6 +37,17 @@ def test_it_says_what_it_deleted_in_plain_lines(outbox: Outbox, tmp_path: Path) 
     assert outbox.counts() == {}
 
 
+def test_rows_that_a_trigger_keeps_are_an_error_that_says_so(outbox: Outbox, tmp_path: Path) -> None:
+    fill_old(outbox, "DELIVERED", 30)
+    keeps = _SLOW.replace("AFTER DELETE", "BEFORE DELETE").replace("EACH STATEMENT", "EACH ROW")
+    with outbox.database.connect() as connection:
+        connection.execute(keeps.replace("0.1", "0").encode())
+    done = call_cli(tmp_path, "prune", STORAGE_URL=outbox.pruner_url)
+    assert done.returncode == 1
+    assert "a BEFORE trigger or a rule kept it as it was" in done.stderr
+    assert outbox.counts() == {"DELIVERED": 30}
+
+
 def test_defaults_are_7_and_30_days(outbox: Outbox, tmp_path: Path) -> None:
     fill_aged(outbox, "DELIVERED", 10 * 24)
     fill_aged(outbox, "DEAD", 31 * 24)
