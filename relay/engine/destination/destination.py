@@ -117,7 +117,6 @@ class Destination(ABC):
         self._forget_for = ""
         """Why the client must forget what it holds, while ``run`` has not seen to it."""
         self._probing = asyncio.Lock()
-        self._probe_began = 0.0
         self._time = ProbeTime(times.probe_timeout, times.retry_interval, times.connection_timeout)
 
     # What differs between a whole relay and one of several.
@@ -234,7 +233,7 @@ class Destination(ABC):
         async with self._probing:
             if self.reason and self._clock() - self._unanswered_at < _SHARED * interval:
                 raise BrokerUnreachable(self.reason)
-            before, self._probe_began = self.acknowledged, (began := self._clock())
+            before, began = self.acknowledged, self._clock()
             try:
                 async with asyncio.timeout(timeout + _PROBE_GRACE):  # one that ignores its own deadline is no answer
                     await self.publisher.probe(timeout)

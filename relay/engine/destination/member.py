@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from relay.core.event import OutboxEvent, RoutedEvent
+from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     Acknowledged,
     Away,
@@ -41,7 +41,6 @@ from relay.engine.destination.destination import Destination, Times
 
 logger = logging.getLogger(__name__)
 
-_SILENT = 0.5  # seconds without an answer to a probe that timeouts have called for
 _LOOK = 0.5  # seconds between two looks at what was offered
 
 
@@ -94,10 +93,6 @@ class Member(Destination):
             tried = int(now - self._tried_at >= self.times.retry_interval)
             self._tried_at = now if tried else self._tried_at
             events, left = events[:tried], events[tried:]
-        elif self._undecided and self._probing.locked() and self._clock() - self._probe_began >= _SILENT:
-            # Of an event for several the others have their copies: it is released with what they acknowledge.
-            left = [event for event in events if isinstance(event, RoutedEvent) and event.copy_for]
-            events = [event for event in events if event not in left]
         if left:
             sink([(event, self._no_answer()) for event in left])
         if not events:
@@ -179,7 +174,7 @@ class Member(Destination):
         """
         if self._echo is not None:
             return self._echo
-        reason = f"{self.title}: {self.reason or self.blocked or 'no answer to a probe yet'}"
+        reason = f"{self.title}: {self.reason or self.blocked}"
         return Away(reason, self.title) if self._any_answers() else Unreachable(reason)
 
     @contextmanager

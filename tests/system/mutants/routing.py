@@ -35,14 +35,7 @@ ROUTING: Final = (
         "relay/engine/claim.py",
         "slow_destinations(self._clock(), half if places > half else 0)",
         "slow_destinations(self._clock(), 0)",
-        (_LAWS, _CONFORMANCE),
-    ),
-    Mutant(
-        "a fan-out waits for the probe of a destination that does not answer",
-        "relay/engine/destination/member.py",
-        "            left = [event for event in events if isinstance(event, RoutedEvent) and event.copy_for]",
-        "            left = []",
-        (_LAWS, _CONFORMANCE),
+        (_CONFORMANCE,),
     ),
     Mutant(
         "a destination that takes nothing keeps what it was offered",
