@@ -30,7 +30,7 @@ from benchmarks.summary import summary
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _FOLDER = _DOCS / "design/performance"
-_NOT_SHOWN = ("cores used", "lost", "duplicates")
+_NOT_SHOWN = ("cores used", "peak MiB", "lost", "duplicates")
 _COLOURS = {100: "#9ecae1", 1000: "#3182bd"}
 
 mpl.use("svg")
