@@ -29,9 +29,9 @@ from tests.support.options import (
 ALONE = {
     EngineOptions: {"probe_timeout", "sample_interval"},
     PostgresOptions: {"statement_timeout", "ping_timeout"},
-    KafkaOptions: {"queue_messages", "queue_bytes", "now"},
-    NatsOptions: {"max_pending"},
-    RedisOptions: {"max_pending", "max_bulk"},
+    KafkaOptions: {"queue_messages", "queue_bytes", "now", "live"},
+    NatsOptions: {"max_pending", "live"},
+    RedisOptions: {"max_pending", "max_bulk", "live"},
     RetryPolicy: set[str](),
     ServerOptions: {"limits"},
     RecorderOptions: {"queue_bytes", "write_timeout", "retry_interval"},

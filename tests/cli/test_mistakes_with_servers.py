@@ -123,7 +123,14 @@ async def test_what_listens_is_recognized(
     assert await what_listens("nats://127.0.0.1:1", 4222) == ""
 
 
-@pytest.mark.parametrize("broker", ["kafka", "redis_url", "nats_url"])
+@pytest.mark.parametrize(
+    "broker",
+    [
+        pytest.param("kafka", marks=pytest.mark.kafka),
+        pytest.param("redis_url", marks=pytest.mark.redis),
+        pytest.param("nats_url", marks=pytest.mark.nats),
+    ],
+)
 def test_a_broker_in_the_place_of_the_database_is_named(
     request: pytest.FixtureRequest, tmp_path: Path, broker: str
 ) -> None:
