@@ -86,3 +86,14 @@ async def drop_tables(store: DeliveryLog, prefix: str) -> None:
 async def store(reopen: Reopen) -> DeliveryLog:
     """An empty log."""
     return await reopen()
+
+
+@pytest.fixture
+async def clickhouse(chdb_folder: Path, prefix: str) -> AsyncIterator[ClickHouseDeliveryLog]:
+    """The embedded ClickHouse's log, for tests of this driver alone."""
+    store = await open_delivery_log(f"chdb:///{chdb_folder}", prefix=prefix)
+    assert isinstance(store, ClickHouseDeliveryLog)
+    await store.migrate()
+    yield store
+    await drop_tables(store, prefix)
+    await store.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from relay.core.outcome import Transient
 from relay.core.verdict import Retry
 from relay.deliverylog import DeliveryLog, DeliveryLogError, ListAttempts, open_delivery_log
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
-from tests.deliverylog.conftest import drop_tables
 from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, ms
 from tests.deliverylog.test_recorder import QUICK, recording, settled
 from tests.support.fixtures.postgres import Database
@@ -123,16 +121,6 @@ async def recorded_around(opened: Callable[[], Awaitable[DeliveryLog]]) -> None:
 async def test_the_recorder_takes_the_next_attempts_as_controls(log: DeliveryLog, log_database: Database) -> None:
     refuse(log_database, _RAISE.format(state="42P01"))
     await recorded_around(lambda: open_delivery_log(log_database.url, months_ahead=0))
-
-
-@pytest.fixture
-async def clickhouse(chdb_folder: Path, prefix: str) -> AsyncIterator[ClickHouseDeliveryLog]:
-    store = await open_delivery_log(f"chdb:///{chdb_folder}", prefix=prefix)
-    assert isinstance(store, ClickHouseDeliveryLog)
-    await store.migrate()
-    yield store
-    await drop_tables(store, prefix)
-    await store.close()
 
 
 @pytest.mark.clickhouse

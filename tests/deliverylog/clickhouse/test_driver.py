@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,16 +29,6 @@ from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, event,
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.xdist_group("clickhouse")
-
-
-@pytest.fixture
-async def clickhouse(chdb_folder: Path, prefix: str) -> AsyncIterator[ClickHouseDeliveryLog]:
-    store = await open_delivery_log(f"chdb:///{chdb_folder}", prefix=prefix)
-    assert isinstance(store, ClickHouseDeliveryLog)
-    await store.migrate()
-    yield store
-    await drop_tables(store, prefix)
-    await store.close()
 
 
 async def test_copies_that_are_not_merged_appear_once(clickhouse: ClickHouseDeliveryLog, prefix: str) -> None:

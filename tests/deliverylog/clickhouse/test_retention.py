@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,23 +9,12 @@ import pytest
 
 from relay.deliverylog import DeliveryLogError, ListAttempts, ListEvents, MetricsQuery, open_delivery_log
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
-from tests.deliverylog.conftest import drop_tables
 from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, event, ms
 
 pytestmark = pytest.mark.xdist_group("clickhouse")
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 OLD = NOW - timedelta(days=10)
-
-
-@pytest.fixture
-async def clickhouse(chdb_folder: Path, prefix: str) -> AsyncIterator[ClickHouseDeliveryLog]:
-    store = await open_delivery_log(f"chdb:///{chdb_folder}", prefix=prefix)
-    assert isinstance(store, ClickHouseDeliveryLog)
-    await store.migrate()
-    yield store
-    await drop_tables(store, prefix)
-    await store.close()
 
 
 async def test_lists_read_on_past_deliveries_that_the_ttl_has_deleted(
