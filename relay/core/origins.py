@@ -165,6 +165,10 @@ class LiveUrl:
         if self.command is not None:
             self.command.refused()
 
+    def say(self, reason: str) -> None:
+        """Warn, once for each reason, that the value of before stays in use."""
+        self._origin.say(reason)
+
     def _now(self) -> str:
         url = self._origin.present(self._url)
         self.latest = url if self.command is None else _with_password(url, self.command.password(self._ahead))

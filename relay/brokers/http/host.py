@@ -12,7 +12,6 @@ is ``Away`` until a single event gets an answer (``circuit``).
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from collections import deque
 from dataclasses import replace
@@ -30,7 +29,6 @@ from relay.brokers.login import present
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.outcome import Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable, Withheld
 
-_log: Final = logging.getLogger(__name__)
 _LONGEST_IDLE: Final = 30.0  # seconds after which a session is not used again: servers close idle ones
 _TRIES: Final = 3  # connections for one request that the server has not looked at
 
@@ -205,7 +203,9 @@ class Host:
         try:
             endpoint = read_endpoint(options)
         except ConfigError as error:
-            _log.warning("%s; the last login and secrets are used", error, extra={"action": "secret_unread"})
+            changed = self._options.live if options.url != self._options.url else live
+            if changed is not None:
+                changed.say(str(error))
             return
         if endpoint.origin == self.origin:
             self._endpoint = endpoint

@@ -63,8 +63,9 @@ def suspended(server: WebhookServer) -> Iterator[None]:
 
 
 async def test_secrets_that_change_in_their_file_sign_from_the_next_connection_on(
-    server: WebhookServer, tmp_path: Path
+    server: WebhookServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """What cannot be used is said once, however often a connection asks for it."""
     file = tmp_path / "secrets"
     file.write_text(SECRET)
     remember(SECRET, SecretOrigin("HTTP_SECRETS_FILE", file.read_text))
@@ -72,10 +73,14 @@ async def test_secrets_that_change_in_their_file_sign_from_the_next_connection_o
         for content, signs in ((NEXT_SECRET, NEXT_SECRET), ("whsec_short", NEXT_SECRET), (SECRET, SECRET)):
             file.write_text(content)
             await publisher.probe(patience())
+            await publisher.probe(patience())
             event = make_event(new_type(), b"{}")
             assert await outcomes(publisher, [event]) == [Acknowledged()]
             [post] = server.received(event.event_type)
             assert Webhook(signs).verify(post.body, dict(post.headers)) == {}
+    [line] = [one for one in caplog.records if getattr(one, "action", "") == "secret_unread"]
+    assert line.getMessage().startswith("HTTP_SECRETS_FILE cannot be read again: ")
+    assert "whsec_short" not in line.getMessage()
 
 
 async def test_a_request_is_what_the_standards_library_verifies(
