@@ -126,10 +126,6 @@ class Destinations:
         """Whether routes send events to several destinations each."""
         return self._plan.fan_out
 
-    def degraded(self) -> dict[str, str]:
-        """The destinations that do not answer, for /readyz."""
-        return self._several.degraded() if self._several is not None else {}
-
     def conditions(self, single: Destination) -> dict[str, DestinationCondition]:
         """What each is like, for /stats; ``single`` is the only one, where there is one."""
         if self._several is None:

@@ -84,7 +84,7 @@ async def _live(settings: Settings) -> None:
         relay,
         settings.relay_id,
         lambda accept: Exposition(*telemetry.exposition(accept)),
-        lambda: {**destinations.degraded(), **(log.degraded() if log is not None else {})},
+        log.degraded if log is not None else dict,
         lambda: destinations.conditions(relay.destination),
     )
     optional = [part for part in (log, lag) if part is not None]

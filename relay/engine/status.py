@@ -15,7 +15,7 @@ class RelayStatus:
     """Answers from memory; only ``stats`` may query the database, through the backlog sampler.
 
     ``degraded`` returns the parts outside the engine that fail without stopping the relay, by name, with the reason;
-    ``destinations`` all of them.
+    ``destinations`` how each destination is.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class RelayStatus:
     def readiness(self) -> Readiness:
         """Whether storage and broker answered their last probes."""
         health = self._relay.health
-        degraded = self._degraded()
+        degraded = {**self._relay.troubles(), **self._degraded()}
         single = self._relay.destination
-        if not single.reason and single.trouble:
-            degraded = {**degraded, single.title: str(single.condition)}
+        if single.reason:  # which ``broker`` says
+            degraded.pop(single.title, None)
         return Readiness(
             health.storage_error,
             health.broker_error,

@@ -14,6 +14,7 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Away, Outcome, Transient, Unreachable
 from relay.core.telemetry import DestinationState
+from relay.engine.destination.several import SeveralPublishers
 from relay.localservers.process import free_port
 from relay.settings.settings import Settings
 from relay.telemetry.prometheus import exposition_of
@@ -119,7 +120,8 @@ class Host:
         text = exposition_of(lambda: self.built.read(DestinationState.FLOWING), "r")
         [line] = [one for one in text.splitlines() if one.startswith("openoutbox_destination_state{")]
         assert f'destination="{self.name}"' in line
-        return int(float(line.rpartition(" ")[2])), list(self.built.degraded())
+        assert isinstance(self.built.publisher, SeveralPublishers)
+        return int(float(line.rpartition(" ")[2])), list(self.built.publisher.degraded())
 
     async def comes_back(self) -> None:
         """It answers, and takes events."""
