@@ -56,7 +56,8 @@ WITH chosen AS (
                 END AS bytes
             FROM openoutbox_events
             WHERE
-                status = 'PENDING'
+                status = 'PENDING' --? !chosen
+                -- status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD') --? chosen
                 AND available_at <= NOW()
                 AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
                 AND event_type <> ALL(%(without)s::text[]) --? excluding
@@ -126,7 +127,8 @@ SELECT
     ctid::text
 FROM openoutbox_events
 WHERE
-    status = 'PENDING'
+    status = 'PENDING' --? !chosen
+    -- status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD') --? chosen
     AND available_at <= NOW()
     AND (SELECT SET_CONFIG('synchronous_commit', 'off', TRUE)) = 'off'
     AND event_id <> ALL(%(excluded)s::uuid[])

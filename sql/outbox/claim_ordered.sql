@@ -50,7 +50,8 @@ looked AS MATERIALIZED ( --? oldest
         available_at --? oldest
     FROM openoutbox_events --? oldest
     WHERE --? oldest
-        status = 'PENDING' AND available_at <= NOW() --? oldest
+        status = 'PENDING' AND available_at <= NOW() --? oldest !chosen
+        -- status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD') AND available_at <= NOW() --? oldest chosen
         AND (available_at, created_at) --? oldest !chosen
         >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? oldest !chosen
         AND (available_at, created_at) --? oldest !chosen

@@ -86,7 +86,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- Tag excluding: leaves rows out, by their ids. Tag ahead: of leases whose time is ahead of the clock, instead, those that the
 -- relay's own clock says have expired (relay/outbox/ahead.py); ahead has their times, in seconds since 1970. Tag timeless:
--- leases without a time instead, which no relay has claimed. Tag chosen: of some rows alone, found by their ids.
+-- leases without a time instead, which no relay has claimed. Tag chosen: of some rows alone, found by their ids, as in claim.
 -- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; locked_from (seconds since 1970: where it
 -- begins, relay/outbox/reaping.py); excluded; ahead; chosen. Result: counts by what became of them, the time in seconds since 1970, and
 -- how many were chosen and not written.
@@ -94,7 +94,8 @@ WITH expired AS (
     SELECT ctid AS tid
     FROM openoutbox_events
     WHERE
-        status = 'DELIVERING'
+        status = 'DELIVERING' --? !chosen
+        -- status NOT IN ('PENDING', 'DELIVERED', 'DEAD') --? chosen
         AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead !timeless
         AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8) --? !ahead !timeless !chosen
         -- AND locked_at > NOW() + INTERVAL '1 minute' --? ahead

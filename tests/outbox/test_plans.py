@@ -254,6 +254,30 @@ def test_reap(connection: psycopg.Connection[tuple[Any, ...]], batch: int) -> No
     assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
 
 
+@pytest.mark.parametrize("path", ["outbox/claim:claim", "outbox/claim:first_due", "outbox/lease:reap"])
+def test_chosen_rows_are_found_by_their_ids(connection: psycopg.Connection[tuple[Any, ...]], path: str) -> None:
+    """An index of what waits looks small to the planner, and may be full of dead entries."""
+    plan = explain(
+        connection,
+        f"{path}+chosen",
+        chosen=[uuid.uuid4() for _ in range(20)],
+        limit=20,
+        max_bytes=1 << 26,
+        inline_bytes=1 << 19,
+        relay_id="relay",
+        excluded="{}",
+        without="{}",
+        tid_from="(0,0)",
+        lease=180.0,
+        base_delay=1.0,
+        max_delay=60.0,
+        jitter=0.1,
+        max_attempts=25,
+        **EVERYWHERE,
+    )
+    assert indexes(plan) == {"openoutbox_events_pkey"}
+
+
 @pytest.mark.parametrize("batch", BATCHES[:-1])
 @pytest.mark.parametrize(
     ("path", "status", "tags"),

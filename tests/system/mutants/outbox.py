@@ -105,8 +105,8 @@ SQL: Final = (
     Mutant(
         "a claim does not look at available_at",
         "sql/outbox/claim.sql",
-        "            WHERE\n                status = 'PENDING'\n                AND available_at <= NOW()\n",
-        "            WHERE\n                status = 'PENDING'\n",
+        "--? chosen\n                AND available_at <= NOW()\n",
+        "--? chosen\n",
         (f"{_CONFORMANCE}::test_scheduled_rows_wait_for_their_time",),
     ),
     Mutant(

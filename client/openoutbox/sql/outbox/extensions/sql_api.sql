@@ -71,7 +71,7 @@ BEGIN
         RAISE insufficient_privilege USING MESSAGE = 'the outbox has row-level security; delete the row by its policies';
     END IF;
     DELETE FROM openoutbox_events AS waiting
-    WHERE waiting.event_id = $1 AND waiting.status = 'PENDING'
+    WHERE waiting.event_id = $1 AND waiting.status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
     RETURNING waiting.attempts = 0 AND waiting.updated_at = waiting.created_at INTO untouched;
     IF NOT untouched THEN
         RAISE WARNING 'may_have_been_sent' USING DETAIL = 'a relay may have had event ' || $1 || ' before';
@@ -94,7 +94,7 @@ BEGIN
     END IF;
     UPDATE openoutbox_events AS waiting
     SET available_at = $2, updated_at = NOW()
-    WHERE waiting.event_id = $1 AND waiting.status = 'PENDING'
+    WHERE waiting.event_id = $1 AND waiting.status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
     RETURNING waiting.created_at INTO created;
     IF $2 < created THEN
         RAISE invalid_parameter_value USING MESSAGE = 'at: ' || $2 || ' is before the event was created, ' || created;
