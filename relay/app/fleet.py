@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from relay.app.build import build_wake_ups
 from relay.app.destinations import read_named
-from relay.app.publishers import http_endpoint
+from relay.app.publishers import options_of
 from relay.brokers import kinds
 from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
@@ -55,17 +55,15 @@ def fingerprint(settings: Settings) -> str:
 def _digests(settings: Settings) -> list[str]:
     """A digest of each server with type and path. No login, and no option of the client."""
     kind, url = settings.publisher_type, settings.publisher_url
-    if kind == "http":
-        return _hashed(kind, [http_endpoint(settings).receiver])
     row = kinds.find(kind)
+    if row is not None and row.receiver:
+        return _hashed(kind, [kinds.load(row.receiver)(options_of(settings))])
     text = url.get_secret_value().strip() if url is not None and row is not None else ""
     parts = [_address_and_path(part) for part in text.partition("?")[0].split(",") if part.strip()]
     # The path ends the last server and belongs to all: a database, or the name of a Sentinel's primary.
     path = next((path for _, path in reversed(parts) if path), "")
-    if kind == "rabbitmq":  # %2F is the default vhost; each exchange is a destination of its own
-        path = f"{'' if path.lower() == '%2f' else path}/{settings.rabbitmq_exchange or ''}"
-    if kind in ("sqs", "sns"):  # the region, and what stands in for the service or names another account
-        path = f"{text.partition('?')[2]}/{settings.sns_topic_arn_prefix or ''}"
+    if row is not None and row.apart is not None:
+        path = row.apart(settings, path, text.partition("?")[2])
     port = "" if row is None else str(row.port or "")
     servers = {f"{_address(address, port)}/{path}" for address, _ in parts} or {""}
     return _hashed(kind, servers)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from relay.core.errors import ConfigError
 from relay.core.finding import Finding
+from relay.core.formats import cloudevents
+from relay.core.origins import AHEAD
 from relay.core.ports import Publisher
 
 if TYPE_CHECKING:
@@ -39,6 +41,17 @@ class DestinationConfig(NamedTuple):
     """Those whose names begin as the row's ``prefixes`` say, as text."""
     in_order: bool
     """Whether ORDERING=key is on."""
+
+
+class LoginPath(NamedTuple):
+    """Whether what answers at a URL has shown who it is before it gets the URL's login."""
+
+    verified: Callable[[str, Mapping[str, str]], bool]
+    """Of the URL's scheme and query."""
+    instead: str
+    """What to write where it has not."""
+    token: bool = False
+    """Whether a login of one part is a secret, not a user's name."""
 
 
 class CheckContext(NamedTuple):
@@ -87,14 +100,30 @@ class DestinationKind:
     """Where other programs have variables with such a beginning, those that are certainly meant for the relay."""
     formats: tuple[str, ...] = ()
     """Values of MESSAGE_FORMAT that it can send, besides the contract's form."""
+    binding: cloudevents.Binding | None = None
+    """How its messages carry CloudEvents; None where it has no such format."""
+    login: LoginPath | None = field(default=None, repr=False)
+    """None where no login stands in the URL, or its client refuses a path that is not verified."""
+    asked_ahead: float = 0.0
+    """Seconds before its end that a password of a command is renewed: for a client that reconnects without asking."""
+    secret_path: bool = False
+    """Whether the path of its URL may be a secret."""
+    apart: Callable[[Any, str, str], str] | None = field(default=None, repr=False)
+    """What tells two destinations on one server apart, by settings, the URL's path and its query; None: the path."""
+    receiver: str = ""
+    """``module:function``: where events go, of the options; empty where servers and path of the URL say it."""
     url_optional: bool = False
     """Whether HTTP_ENDPOINTS_FILE may stand for PUBLISHER_URL."""
+    options: str = ""
+    """``module:class``, whose fields are filled from the variables with the row's ``prefixes``."""
     publisher: str = ""
     """``module:class``, made from the options."""
     build: Callable[[DestinationConfig], Publisher] | None = field(default=None, repr=False)
     """Makes the publisher of another package's destination; raises ConfigError."""
     check: str = ""
     """``module:function``, a ``Check``; empty where an event needs nothing that is made beforehand."""
+    window: str = ""
+    """``module:function`` of the options: seconds for which a repeated event is dropped; empty where none is."""
     answered: str = "connected and authenticated"
     """What an answered probe has shown."""
     unreachable: str = ""
@@ -103,6 +132,10 @@ class DestinationKind:
     """What such a server answers without a login."""
     recognize: Callable[[bytes], bool] | None = field(default=None, repr=False)
     """Whether the first 16 bytes of an answer are of such a server; None where that cannot be told."""
+
+    def load_options(self) -> type[Any]:
+        """Import the options' class. Raises ImportError without the extra."""
+        return load(self.options)  # type: ignore[no-any-return]
 
     def load_publisher(self) -> Callable[[Any], Publisher]:
         """Import the publisher's module. Raises ImportError without the extra."""
@@ -122,10 +155,13 @@ def load(place: str) -> Any:  # noqa: ANN401 -- a class or a function
 _AWS: Final[dict[str, Any]] = {
     "extra": "aws",
     "timeout": "AWS_PUBLISH_TIMEOUT",
+    "options": "relay.brokers.aws.options:AwsOptions",
     "publisher": "relay.brokers.aws.publisher:AwsPublisher",
     "check": "relay.brokers.aws.check:check",
     "unreachable": "check the credentials (aws sts get-caller-identity shows whose they are), region and endpoint",
     "server": "the service",
+    # The region, and what stands in for the service or names another account.
+    "apart": lambda settings, _path, query: f"{query}/{settings.sns_topic_arn_prefix or ''}",
     "dated": "AWS requests are signed by this host's clock",
 }
 
@@ -145,6 +181,9 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             dated="Kafka messages are stamped by the database's clock",
             prefixes=("KAFKA_",),
             formats=(*_CLOUDEVENTS, "debezium", "debezium-server"),
+            binding=cloudevents.KAFKA,
+            asked_ahead=AHEAD,
+            options="relay.brokers.kafka.options:KafkaOptions",
             publisher="relay.brokers.kafka.publisher:KafkaPublisher",
             check="relay.brokers.kafka.check:check",
             # ApiVersions, version 0, correlation id 1, no client id; the answer begins with its size and that id.
@@ -163,6 +202,14 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             timeout="NATS_PUBLISH_TIMEOUT",
             prefixes=("NATS_",),
             formats=_CLOUDEVENTS,
+            binding=cloudevents.NATS,
+            login=LoginPath(
+                lambda scheme, query: scheme == "tls" or any(name.startswith("tls_") for name in query),
+                "tls://",
+                token=True,
+            ),
+            window="relay.brokers.nats.streams:duplicate_window",
+            options="relay.brokers.nats.options:NatsOptions",
             publisher="relay.brokers.nats.publisher:NatsPublisher",
             check="relay.brokers.nats.check:check",
             recognize=lambda answer: answer.startswith(b"INFO "),
@@ -187,6 +234,12 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             timeout="REDIS_WRITE_TIMEOUT",
             prefixes=("REDIS_",),
             formats=_CLOUDEVENTS,
+            binding=cloudevents.REDIS,
+            login=LoginPath(
+                lambda scheme, query: scheme[:6] == "rediss" and query.get("ssl_cert_reqs", "required") == "required",
+                "rediss://",
+            ),
+            options="relay.brokers.redis.options:RedisOptions",
             publisher="relay.brokers.redis.publisher:RedisPublisher",
             check="relay.brokers.redis.check:check",
             hello=b"PING\r\n",
@@ -204,6 +257,13 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             timeout="RABBITMQ_PUBLISH_TIMEOUT",
             prefixes=("RABBITMQ_",),
             formats=_CLOUDEVENTS,
+            binding=cloudevents.AMQP,
+            login=LoginPath(lambda scheme, _query: scheme == "amqps", "amqps://"),
+            # %2F is the default vhost; each exchange is a destination of its own.
+            apart=lambda settings, path, _query: (
+                f"{'' if path.lower() == '%2f' else path}/{settings.rabbitmq_exchange or ''}"
+            ),
+            options="relay.brokers.rabbitmq.options:RabbitOptions",
             publisher="relay.brokers.rabbitmq.publisher:RabbitPublisher",
             check="relay.brokers.rabbitmq.check:check",
             # AMQP 0-9-1; the answer is connection.start, a method on channel 0.
@@ -224,7 +284,11 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             prefixes=("HTTP_",),
             guarded=("HTTP_ENDPOINT", "HTTP_SECRET", "HTTP_TIMEOUT", "HTTP_CONNECTION", "HTTP_TLS_", "HTTP_ALLOW_"),
             formats=_CLOUDEVENTS,
+            binding=cloudevents.HTTP,
             url_optional=True,
+            secret_path=True,
+            receiver="relay.brokers.http.endpoints:receiver",
+            options="relay.brokers.http.options:HttpOptions",
             publisher="relay.brokers.http.publisher:HttpPublisher",
             answered="connected; no request was sent",
             unreachable="check the URL, the name, the network and HTTP_TLS_*; its events wait until it answers",

@@ -97,7 +97,7 @@ def _url_text(url: str) -> str:
     scheme, _, rest = shown.partition("://")
     authority, _, path = rest.partition("/")
     kind = kinds.of_url(url)
-    return f"{scheme}://{authority}/{MASK}" if path and kind is not None and kind.name == "http" else shown
+    return f"{scheme}://{authority}/{MASK}" if path and kind is not None and kind.secret_path else shown
 
 
 def _otel_text(name: str, value: str) -> str:

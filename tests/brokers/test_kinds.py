@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import MISSING, fields
 
-from relay.brokers.kinds import KINDS, UNSENT
+import pytest
+
+from relay.app.publishers import options_of
+from relay.brokers.kinds import KINDS, UNSENT, DestinationKind
+from relay.settings.settings import Settings
 from tests.support.paths import ROOT
 
 
@@ -19,3 +24,15 @@ def test_the_import_contract_of_brokers_names_every_kind() -> None:
 def test_messages_have_a_url_of_every_kind() -> None:
     page = (ROOT / "docs/reference/messages.md").read_text(encoding="utf-8")
     assert [kind.name for kind in KINDS.values() if f"{kind.schemes[0]}://" not in page] == []
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_each_option_of_a_kind_comes_from_a_variable(kind: DestinationKind) -> None:
+    environ = {"STORAGE_URL": "postgres://u@h/d", "PUBLISHER_TYPE": kind.name, "PUBLISHER_URL": kind.example}
+    settings = Settings.from_env(environ)
+    options = options_of(settings)
+    shared = {"kind", "message_format", "in_order", "allowed_types", "receipts", "url", "circuit_pause"}
+    for one in fields(kind.load_options()):
+        names = [f"{prefix.lower()}{one.name}" for prefix in kind.prefixes]
+        known = [getattr(settings, name) for name in names if hasattr(settings, name)]
+        assert one.name in shared or one.default is not MISSING or known == [getattr(options, one.name)], one.name

@@ -53,17 +53,17 @@ def read(environ: dict[str, str], parts: list[str]) -> Settings | None:
 
 
 def kafka_hosts(accepted: Settings) -> tuple[str, str | None]:
-    config = producer_config(publishers.kafka_options(accepted))
+    config = producer_config(publishers.options_of(accepted))
     return config["bootstrap.servers"], config.get("sasl.password")
 
 
 def nats_hosts(accepted: Settings) -> tuple[str, str | None]:
-    arguments = connect_arguments(publishers.nats_options(accepted))
+    arguments = connect_arguments(publishers.options_of(accepted))
     return ",".join(arguments["servers"]).removeprefix("nats://"), arguments.get("password")
 
 
 def redis_hosts(accepted: Settings) -> tuple[str, str | None]:
-    arguments = RedisServers(publishers.redis_options(accepted))._pool.connection_kwargs
+    arguments = RedisServers(publishers.options_of(accepted))._pool.connection_kwargs
     return f"{arguments['host']}:{arguments['port']}", arguments.get("password")
 
 
@@ -111,7 +111,7 @@ def test_several_servers_of_redis(scheme: str, secret: tuple[str, list[str]]) ->
     if accepted is None:
         return
     try:
-        servers = RedisServers(publishers.redis_options(accepted))
+        servers = RedisServers(publishers.options_of(accepted))
     except ConfigError as error:
         check(str(error), parts)
     else:

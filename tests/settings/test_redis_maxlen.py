@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from relay.app.publishers import redis_options
+from relay.app.publishers import options_of
 from tests.settings.test_settings import refusal, settings
 
 REDIS = {"PUBLISHER_URL": "redis://host:6379/0"}
 
 
 def test_streams_keep_everything_unless_told() -> None:
-    assert redis_options(settings(**REDIS)).maxlen is None
+    assert options_of(settings(**REDIS)).maxlen is None
 
 
 @pytest.mark.parametrize("value", [500, 100_000, 50_000_000])
 def test_a_length_from_max_in_flight_on_is_taken_without_a_warning(value: int) -> None:
     accepted = settings(**REDIS, REDIS_MAXLEN=str(value), BATCH_SIZE="500", MAX_IN_FLIGHT="500")
-    assert (redis_options(accepted).maxlen, accepted.warnings) == (value, ())
+    assert (options_of(accepted).maxlen, accepted.warnings) == (value, ())
 
 
 def test_a_length_below_max_in_flight_is_warned_about() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from relay.app import build, publishers
 from relay.brokers.aws.options import AwsOptions
@@ -19,6 +19,7 @@ from relay.outbox.options import PostgresOptions
 from relay.postgres.sql import TableName
 from relay.settings.settings import Settings
 
+T = TypeVar("T")
 DEFAULTS = Settings.from_env({"STORAGE_URL": "postgres://user@host/database"})
 
 
@@ -35,33 +36,38 @@ def storage_options(url: str, relay_id: str, table: TableName | None = None, **c
 
 
 def kafka_options(url: str, **changes: Any) -> KafkaOptions:
-    return replace(publishers.kafka_options(_for_broker("kafka", "host:9092")), url=url, **changes)
+    return _options(KafkaOptions, _for_broker("kafka", "host:9092"), url=url, **changes)
 
 
 def nats_options(url: str, **changes: Any) -> NatsOptions:
-    return replace(publishers.nats_options(_for_broker("nats", "nats://host:4222")), url=url, **changes)
+    return _options(NatsOptions, _for_broker("nats", "nats://host:4222"), url=url, **changes)
 
 
 def redis_options(url: str, **changes: Any) -> RedisOptions:
-    return replace(publishers.redis_options(_for_broker("redis", "redis://host:6379")), url=url, **changes)
+    return _options(RedisOptions, _for_broker("redis", "redis://host:6379"), url=url, **changes)
 
 
 def rabbit_options(url: str, **changes: Any) -> RabbitOptions:
-    return replace(publishers.rabbit_options(_for_broker("rabbitmq", "amqp://host")), url=url, **changes)
+    return _options(RabbitOptions, _for_broker("rabbitmq", "amqp://host"), url=url, **changes)
 
 
 def http_options(url: str, **changes: Any) -> HttpOptions:
     """For a receiver on loopback, unless ``allow_private`` says otherwise."""
-    defaults = publishers.http_options(_for_broker("http", "https://host/"))
-    return replace(defaults, url=url, **({"allow_private": True} | changes))
+    return _options(HttpOptions, _for_broker("http", "https://host/"), url=url, **({"allow_private": True} | changes))
 
 
 def aws_options(url: str, **changes: Any) -> AwsOptions:
-    return replace(publishers.aws_options(_for_broker(url.partition(":")[0], url)), url=url, **changes)
+    return _options(AwsOptions, _for_broker(url.partition(":")[0], url), url=url, **changes)
 
 
 def recorder_options(**changes: Any) -> RecorderOptions:
     return replace(build.recorder_options(DEFAULTS), **changes)
+
+
+def _options(kind: type[T], settings: Settings, **changes: Any) -> T:
+    options = replace(publishers.options_of(settings), **changes)
+    assert isinstance(options, kind)
+    return options
 
 
 def _for_broker(publisher_type: str, url: str) -> Settings:

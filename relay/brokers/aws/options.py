@@ -33,8 +33,8 @@ class AwsOptions:
     """For one connection, TLS included."""
     name_replacement: str
     """What replaces each ``.``, ``/`` and ``:`` of an event type in a name."""
-    topic_arn_prefix: str | None
-    """What precedes a topic's name in its ARN; None: the credentials' account, and the region of the URL."""
+    topic_arn_prefix: str | None = None
+    """SNS: what precedes a topic's name in its ARN; None: the credentials' account, and the region of the URL."""
     receipts: bool
     """Whether an acknowledgement carries the message's id."""
     max_requests: int = 32

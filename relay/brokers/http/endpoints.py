@@ -53,6 +53,11 @@ class Endpoint:
         return text
 
 
+def receiver(options: HttpOptions) -> str:
+    """See ``Endpoint.receiver``. Raises ConfigError as ``read_endpoint`` does."""
+    return read_endpoint(options).receiver
+
+
 def read_endpoint(options: HttpOptions) -> Endpoint:
     """The endpoint of the options. Raises ConfigError, which names the variable.
 
@@ -60,7 +65,7 @@ def read_endpoint(options: HttpOptions) -> Endpoint:
     """
     if not _CONTENT_TYPE.fullmatch(options.content_type):
         raise ConfigError(f"HTTP_CONTENT_TYPE: {options.content_type!r} is not a media type; write application/json")
-    signer, where = Signer(options.secrets, "HTTP_SECRETS"), "PUBLISHER_URL"
+    signer, where = Signer(options.secrets.split(), "HTTP_SECRETS"), "PUBLISHER_URL"
     url = options.url.strip()
     try:
         parts = urlsplit(url)

@@ -197,7 +197,7 @@ class Host:
         """Log in and sign as the files of URL and secrets say now; what cannot be used leaves the last ones in use."""
         options, live = await present(self._options), self._options.live_secrets
         if live is not None:
-            options = replace(options, secrets=(await live.present()).split())
+            options = replace(options, secrets=await live.present())
         if options is self._options:
             return
         try:

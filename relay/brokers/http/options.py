@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -25,8 +25,8 @@ class HttpOptions:
     message_format: MessageFormat | None
     """None for the contract's own."""
     url: str = field(repr=False)
-    secrets: Sequence[str] = field(repr=False)
-    """What requests are signed with."""
+    secrets: str = field(default="", repr=False)
+    """What requests are signed with, with blanks between them."""
     live: LiveUrl | None = field(default=None, repr=False, compare=False)
     live_secrets: LiveUrl | None = field(default=None, repr=False, compare=False)
     """What say how ``url`` and ``secrets`` are now; None where they stay."""
@@ -36,7 +36,7 @@ class HttpOptions:
     """For a connection, with the name's resolution and the TLS handshake."""
     connections_per_host: int
     """Of this endpoint."""
-    permanent_statuses: frozenset[int]
+    permanent_statuses: frozenset[int] = frozenset()
     """Besides those that are permanent for every receiver."""
     content_type: str
     allow_private: bool

@@ -66,6 +66,11 @@ async def read_streams(options: NatsOptions) -> list[Stream]:
     return await _with_client(options, ask)
 
 
+async def duplicate_window(options: NatsOptions) -> float:
+    """The longest of all streams' windows, in seconds; 0 without a stream. Raises BrokerUnreachable."""
+    return max((stream.duplicate_window for stream in await read_streams(options)), default=0.0)
+
+
 async def _with_client(options: NatsOptions, ask: Callable[[Client], Awaitable[T]]) -> T:
     reasons: list[str] = []
 

@@ -41,7 +41,7 @@ class RabbitOptions:
     """
     live: LiveUrl | None = field(default=None, repr=False, compare=False)
     """What says how ``url`` is now; None where it stays."""
-    exchange: str
+    exchange: str = ""
     """Where messages go, with the event type as routing key; empty for the default exchange, which routes to the queue
     of that name.
     """

@@ -15,7 +15,7 @@ SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 
 
 def test_a_login_becomes_a_header_and_is_never_shown() -> None:
-    endpoint = read_endpoint(http_options("https://user:p%40ss@a.example/secret-path?token=t", secrets=[SECRET]))
+    endpoint = read_endpoint(http_options("https://user:p%40ss@a.example/secret-path?token=t", secrets=SECRET))
     assert endpoint.authorization == "Basic " + base64.b64encode(b"user:p@ss").decode()
     for shown in (repr(endpoint), str(endpoint.origin), repr(http_options("https://user:p%40ss@a.example/"))):
         assert not {"p@ss", "p%40ss", "secret-path", "token"} & set(shown.replace("'", "/").split("/")), shown

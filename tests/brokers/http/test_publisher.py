@@ -47,7 +47,7 @@ def server() -> Iterator[WebhookServer]:
 
 @pytest.fixture
 async def publisher(server: WebhookServer) -> AsyncIterator[HttpPublisher]:
-    async with opened(server.url, secrets=[SECRET]) as instance:
+    async with opened(server.url, secrets=SECRET) as instance:
         yield instance
 
 
@@ -69,7 +69,7 @@ async def test_secrets_that_change_in_their_file_sign_from_the_next_connection_o
     file = tmp_path / "secrets"
     file.write_text(SECRET)
     remember(SECRET, SecretOrigin("HTTP_SECRETS_FILE", file.read_text))
-    async with opened(server.url, secrets=[SECRET], live_secrets=LiveUrl(SECRET)) as publisher:
+    async with opened(server.url, secrets=SECRET, live_secrets=LiveUrl(SECRET)) as publisher:
         for content, signs in ((NEXT_SECRET, NEXT_SECRET), ("whsec_short", NEXT_SECRET), (SECRET, SECRET)):
             file.write_text(content)
             await publisher.probe(patience())
@@ -100,7 +100,7 @@ async def test_a_request_is_what_the_standards_library_verifies(
 
 async def test_a_request_is_signed_by_the_clock_that_the_options_name(server: WebhookServer) -> None:
     now = time.time() - 100.0
-    own = HttpPublisher(http_options(f"http://127.0.0.1:{server.port}/hook", secrets=[SECRET], now=lambda: now))
+    own = HttpPublisher(http_options(f"http://127.0.0.1:{server.port}/hook", secrets=SECRET, now=lambda: now))
     await own.open()
     event = make_event(new_type(), b"{}")
     assert await outcomes(own, [event]) == [Acknowledged()]
