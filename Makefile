@@ -149,7 +149,7 @@ bench-console: $(STAMP) ## server time of each page of the console on a million 
 scale: $(STAMP) ## what is too large for the ordinary run; prints figures, takes many minutes
 	$(BIN)/pytest -m scale -n 0
 
-soak: $(STAMP) ## the long versions of the chaos tests: longer outages, more events; about an hour
+soak: $(STAMP) ## the long versions of tests: longer outages, more events, more histories; about two hours
 	$(BIN)/pytest -m soak -n 0 -s
 
 simulate: $(STAMP) ## whole fleets in virtual time; HISTORIES=100000 for more, SEED=7 for the history of one seed

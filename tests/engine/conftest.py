@@ -19,6 +19,9 @@ from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.fixtures.outbox import Outbox, through
 from tests.support.options import engine_options, storage_options
 
+_POOLED = {f"tests.engine.test_{name}" for name in ("claim", "lease", "locked_rows", "relay", "settle")}
+"""What runs through PgBouncer in `make test`: each statement of a relay, which the storage's suite sends through it,
+too. The soak runs everything through it."""
 RETRY = RetryPolicy(max_attempts=3, base_delay=60.0, max_delay=600.0, jitter=0.0)
 
 
@@ -41,10 +44,11 @@ StartRelay = Callable[..., Awaitable[Running]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Everything runs twice: connected straight to the server, and through PgBouncer where no session is needed."""
+    """Run twice where no session is needed: connected straight to the server, and through PgBouncer."""
     if "way" in metafunc.fixturenames:
         needs_session = metafunc.definition.get_closest_marker("session") is not None
-        metafunc.parametrize("way", ["direct"] if needs_session else ["direct", "pooled"])
+        pooled = pytest.param("pooled", marks=() if metafunc.module.__name__ in _POOLED else pytest.mark.soak)
+        metafunc.parametrize("way", ["direct"] if needs_session else ["direct", pooled])
 
 
 @pytest.fixture

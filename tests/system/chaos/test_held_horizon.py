@@ -23,7 +23,7 @@ IN_FLIGHT = 100
 SECONDS = 12.0
 
 
-@pytest.mark.parametrize("ordering", ["none", "key"])
+@pytest.mark.parametrize("ordering", ["key", pytest.param("none", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("broker", ["redis"], indirect=True)
 def test_late_commits_and_a_kill_lose_nothing(
     outbox: Outbox, broker: Broker, daemon: StartDaemon, measured: Measured, ordering: str

@@ -34,13 +34,13 @@ _ROUND = 60.0  # seconds that a round of a small run may take without progress
 
 @pytest.fixture(
     params=[
-        pytest.param("kafka", marks=pytest.mark.kafka),
-        pytest.param("nats", marks=pytest.mark.nats),
+        pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.soak]),
+        pytest.param("nats", marks=[pytest.mark.nats, pytest.mark.soak]),
         pytest.param("redis", marks=pytest.mark.redis),
     ]
 )
 def consumed(request: pytest.FixtureRequest) -> Consumed:
-    """A new destination of one broker."""
+    """A new destination of one broker: the effects are the inbox's, so that one of them shows it in `make test`."""
     if request.param == "kafka":
         return ConsumedKafka(request.getfixturevalue("kafka"))
     if request.param == "nats":

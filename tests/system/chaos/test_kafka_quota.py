@@ -25,7 +25,7 @@ SIZE = 20_000
 ATTEMPTS = 5
 
 
-@pytest.mark.parametrize("ordering", ["none", "key"])
+@pytest.mark.parametrize("ordering", ["key", pytest.param("none", marks=pytest.mark.soak)])
 def test_a_quota_costs_no_attempt_and_the_destination_is_blocked(
     outbox: Outbox, daemon: StartDaemon, measured: Measured, ordering: str
 ) -> None:

@@ -10,6 +10,8 @@ from tests.system.simulation.world import play
 
 _FEW = 300
 _MANY = 300
+_CHUNKS = range(_FEW, _FEW + 4 * _MANY, _MANY)
+"""First seeds. `make test` plays the first one's, `make soak` the others."""
 
 
 def _play_all(first: int, count: int) -> None:
@@ -24,7 +26,7 @@ def test_a_few_histories_keep_every_promise() -> None:
 
 
 @pytest.mark.histories
-@pytest.mark.parametrize("first", range(_FEW, _FEW + 4 * _MANY, _MANY))
+@pytest.mark.parametrize("first", [_CHUNKS[0], *(pytest.param(one, marks=pytest.mark.soak) for one in _CHUNKS[1:])])
 def test_many_histories_keep_every_promise(first: int) -> None:
     _play_all(first, _MANY)
 
