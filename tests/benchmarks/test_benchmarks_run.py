@@ -19,6 +19,8 @@ from relay.localservers.daemon import python_path
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
+LAB = pytest.mark.soak
+"""Of a benchmark that answered one question once (benchmarks/lab)."""
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
 
 
@@ -121,6 +123,7 @@ def test_peers_with_debezium(tmp_path: Path) -> None:
     assert all((one["lost"], one["duplicates"]) == (0, 0) for one in figures["runs"])
 
 
+@LAB
 def test_statements() -> None:
     """Our own checkout as another one."""
     printed_table = printed(
@@ -166,6 +169,7 @@ def test_ordering(tmp_path: Path) -> None:
     assert drained["ordered"][0] > 0
 
 
+@LAB
 def test_wakeup(tmp_path: Path) -> None:
     figures = run("lab.wakeup", tmp_path / "w.json", "--pairs=1", "--seconds=1", "--clients=2")
     [pair] = figures["pairs"]
@@ -200,6 +204,7 @@ def test_eventstore() -> None:
         assert title in out
 
 
+@LAB
 def test_vacuuming(tmp_path: Path) -> None:
     figures = run("lab.vacuuming", tmp_path / "v.json", "--rows=2000", "--events=10000")
     assert [one["held"] for one in figures["ageing"]] == [False, True]
@@ -228,6 +233,7 @@ def test_horizon(tmp_path: Path) -> None:
     plt.close(figure)
 
 
+@LAB
 def test_heldreads() -> None:
     lines = printed("lab.heldreads", "--rows=2000", "--pruned=200").splitlines()
     assert len(lines) == 20
@@ -240,6 +246,7 @@ def test_console(tmp_path: Path) -> None:
     assert all(page["slowest"] >= page["median"] > 0 for page in figures["pages"])
 
 
+@LAB
 def test_the_cost_of_traces() -> None:
     lines = printed("lab.tracing_cost", "--events=2000", "--rounds=2").splitlines()
     assert lines[2] == "null, batches of 1000, 1% sampled, medians of 2 rounds:"

@@ -17,6 +17,8 @@ from tests.console.access.making import token
 from tests.console.scene import Scene, pages_of, scene
 from tests.support.console import watched
 
+pytestmark = pytest.mark.xdist_group("every page")
+
 _MOST_STOPS = 400
 _WATCH = """() => {
     window.focused = new Set();

@@ -89,7 +89,10 @@ def listings(span_ms: int, attempt_filters: list[dict[str, Any]]) -> Iterator[tu
                 yield f"events {order} {tenant} {only}", scan_events(listed)
 
 
-@pytest.fixture(scope="module", params=[FEW, MANY])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(size, marks=pytest.mark.xdist_group(f"log plans {n}")) for n, size in enumerate((FEW, MANY))],
+)
 def full_postgres(request: pytest.FixtureRequest, postgres: str) -> Iterator[str]:
     """The URL of a database with a large log."""
     database = create_database(postgres)

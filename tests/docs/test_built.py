@@ -21,7 +21,7 @@ from tests.support.console import chromium
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
-pytestmark = [pytest.mark.process, pytest.mark.server]
+pytestmark = [pytest.mark.process, pytest.mark.server, pytest.mark.xdist_group("site")]
 
 
 @pytest.fixture(scope="module")

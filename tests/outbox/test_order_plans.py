@@ -55,8 +55,12 @@ _FINISHED = [
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
+STATISTICS = ["fresh", "analyzed when empty", "never analyzed", "all were PENDING", "nothing was PENDING"]
+
+
 @pytest.fixture(
-    scope="module", params=["fresh", "analyzed when empty", "never analyzed", "all were PENDING", "nothing was PENDING"]
+    scope="module",
+    params=[pytest.param(one, marks=pytest.mark.xdist_group(f"order plans, {one}")) for one in STATISTICS],
 )
 def connection(request: pytest.FixtureRequest, postgres: str) -> Iterator[Connection]:
     """The table, its statistics as the parameter says; autovacuum leaves it alone."""

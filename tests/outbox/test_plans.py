@@ -52,8 +52,12 @@ _HEAD = ClaimSpan((_NOW - 600.0, _NOW - 600.0), BEHIND_ALL, 0).parameters()
 _STRETCH: dict[str, Any] = ClaimSpan((_NOW - 3000.0, float("-inf")), (_NOW - 2998.0, float("-inf")), 0).parameters()
 
 
+STATISTICS = ["fresh", "analyzed when empty", "never analyzed", "all were PENDING", "nothing was PENDING"]
+
+
 @pytest.fixture(
-    scope="module", params=["fresh", "analyzed when empty", "never analyzed", "all were PENDING", "nothing was PENDING"]
+    scope="module",
+    params=[pytest.param(one, marks=pytest.mark.xdist_group(f"plans, {one}")) for one in STATISTICS],
 )
 def connection(request: pytest.FixtureRequest, postgres: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
     """A big table whose statistics are as the parameter says; autovacuum leaves it alone."""

@@ -32,7 +32,7 @@ from tests.support.daemon import Daemon
 from tests.support.servers.postgres_secured import SecuredPostgres
 from tests.support.waiting import pace, wait_until
 
-pytestmark = [pytest.mark.postgres, pytest.mark.packages]
+pytestmark = [pytest.mark.postgres, pytest.mark.packages, pytest.mark.xdist_group("production")]
 
 TABLE = TableName("outbox", "orders")
 INBOX = "orders.openoutbox_inbox"

@@ -35,7 +35,15 @@ def postgres():
 """
 
 
-def test_it_passes_with_each_driver_and_no_relay(postgres: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(["test_enqueue.py", "test_inbox.py", "test_testing.py"], id="each driver"),
+        pytest.param(["."], id="all", marks=pytest.mark.soak),
+    ],
+)
+def test_it_passes_with_each_driver_and_no_relay(postgres: str, tmp_path: Path, files: list[str]) -> None:
+    """All of it runs in the checkout as well."""
     python = environment(tmp_path)
     suite = tmp_path / "suite"
     shutil.copytree(ROOT / "tests/client", suite / "tests/client", ignore=shutil.ignore_patterns("__pycache__"))
@@ -50,7 +58,8 @@ def test_it_passes_with_each_driver_and_no_relay(postgres: str, tmp_path: Path) 
     (suite / "tests/support/waiting.py").write_text(waits, encoding="utf-8")
     (suite / "conftest.py").write_text(CONFTEST.format(url=postgres), encoding="utf-8")
 
-    output = run(python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", cwd=suite, seconds=400)
+    chosen = [f"tests/client/{file}" for file in files]
+    output = run(python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *chosen, cwd=suite, seconds=400)
 
     summary = output.rstrip().rpartition("\n")[2]
     print(f"\n{summary}")
