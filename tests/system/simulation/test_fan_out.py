@@ -29,6 +29,11 @@ def test_a_few_histories_keep_every_promise() -> None:
     assert list(violations(0, _FEW)) == []
 
 
+def test_what_waits_for_the_second_broker_may_take_all_of_few_places() -> None:
+    """MAX_IN_FLIGHT is 4 in one, BATCH_BYTES 2,000 in the other."""
+    assert [*violations(2001, 1), *violations(1457, 1)] == []
+
+
 @pytest.mark.histories
 @pytest.mark.parametrize("first", [_CHUNKS[0], *(pytest.param(one, marks=pytest.mark.soak) for one in _CHUNKS[1:])])
 def test_many_histories_keep_every_promise(first: int) -> None:
