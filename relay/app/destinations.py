@@ -8,13 +8,12 @@ webhooks, whose host is a destination by its name however it is configured.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from relay.app import publishers
 from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
-from relay.core.status import DestinationCondition
 from relay.core.telemetry import DestinationState
 from relay.engine.destination.destination import Destination, Times
 from relay.engine.destination.drops import Drops
@@ -97,14 +96,13 @@ class Destinations:
         """``now`` is the time that publishers stamp and sign with. Raises ConfigError."""
         self._plan = plan = read_plan(settings)
         self._drops = Drops()
-        self._several: SeveralPublishers | None = None
         self.publisher: Publisher
         by_name = {name: publishers.build_publisher(own, now) for name, own in plan.destinations.items()}
         if plan.routes is not None and (plan.several or settings.publisher_type == "http"):
             times = Times(
                 retry_interval=settings.publisher_connect_retry_interval, connection_timeout=self.connection_timeout
             )
-            self.publisher = self._several = SeveralPublishers(by_name, plan.routes, self._drops, times)
+            self.publisher = SeveralPublishers(by_name, plan.routes, self._drops, times)
         else:
             [publisher] = by_name.values()
             self.publisher = publisher if plan.routes is None else RoutedPublisher(publisher, plan.routes, self._drops)
@@ -126,18 +124,14 @@ class Destinations:
         """Whether routes send events to several destinations each."""
         return self._plan.fan_out
 
-    def conditions(self, single: Destination) -> dict[str, DestinationCondition]:
-        """What each is like, for /stats; ``single`` is the only one, where there is one."""
-        if self._several is None:
-            return dict.fromkeys(self._plan.destinations, single.condition)
-        return {name: member.condition for name, member in self._several.members.items()}
+    def by_name(self, each: Sequence[Destination]) -> dict[str, Destination]:
+        """What the engine knows of ``each`` of them, by its name."""
+        return dict(zip(self._plan.destinations, each, strict=True))
 
-    def read(self, state: DestinationState) -> Iterator[Reading]:
-        """The provider of the destinations' metrics; ``state`` is that of a single one."""
-        if self._several is None:
-            states = dict.fromkeys(self._plan.destinations, state)
-        else:
-            states = {name: member.state for name, member in self._several.members.items()}
+    def read(self, each: Sequence[Destination]) -> Iterator[Reading]:
+        """The provider of the destinations' metrics."""
+        states = {name: one.state for name, one in self.by_name(each).items()}
+        if isinstance(self.publisher, SeveralPublishers):
             up = [Sample((name,), float(state < DestinationState.AWAY)) for name, state in states.items()]
             yield metrics.DESTINATION_UP, up
         yield metrics.DESTINATION_STATE, [Sample((name,), float(state)) for name, state in states.items()]

@@ -85,10 +85,10 @@ async def _live(settings: Settings) -> None:
         settings.relay_id,
         lambda accept: Exposition(*telemetry.exposition(accept)),
         log.degraded if log is not None else dict,
-        lambda: destinations.conditions(relay.destination),
+        lambda: {name: one.condition for name, one in destinations.by_name(relay.destination.each).items()},
     )
     optional = [part for part in (log, lag) if part is not None]
-    for read in (lambda: destinations.read(relay.destination.state), *(part.read for part in optional)):
+    for read in (lambda: destinations.read(relay.destination.each), *(part.read for part in optional)):
         telemetry.providers.add(read)
     server = StatusServer(view, ServerOptions(settings.server_port.host, settings.server_port.port))
     _stop_on_signals(relay)

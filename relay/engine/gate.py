@@ -37,8 +37,9 @@ class Gate(Destination):
             context.inflight.attention,
             context.health.broker_error,
         )
-        self._single = not isinstance(context.publisher, SeveralPublishers)
-        """Several destinations have a state each."""
+        several = context.publisher if isinstance(context.publisher, SeveralPublishers) else None
+        self.each: list[Destination] = [self] if several is None else [*several.members.values()]
+        """The destinations that events go to, with a state each: this one, or those of its publisher."""
         self._inflight = context.inflight
         self._away = context.away
         self._health = context.health
@@ -76,14 +77,14 @@ class Gate(Destination):
 
     def look(self) -> None:
         """At a single broker."""
-        if self._single:
+        if self.each == [self]:
             self.block(self.publisher.blocked or self._away.reason(self.title))
             waits = [self._clock() - batch.offered_at for batch in self._inflight.batches if batch.offered]
             self.note_wait(0.0 if self.blocked else max(waits, default=0.0))
 
     def say(self, state: DestinationState, reason: str, *, again: bool = False) -> None:
         """Whether it answers is in the relay's state, too."""
-        if not self.is_open and self.reason:
+        if state >= DestinationState.AWAY:
             self._health.broker_failed(reason)
         elif not self.is_open:
             self._decider.forget_unreachable()

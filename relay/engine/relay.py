@@ -40,7 +40,7 @@ from relay.engine.backlog import BacklogSampler
 from relay.engine.claim import Claimer
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
-from relay.engine.destination.several import SeveralPublishers
+from relay.engine.destination.destination import troubles
 from relay.engine.fleet import FleetWatch
 from relay.engine.gate import Gate
 from relay.engine.health import ping_storage
@@ -114,9 +114,7 @@ class Relay:
 
     def troubles(self) -> dict[str, str]:
         """The destinations that do not flow: what they are like, since when and why."""
-        if isinstance(self._publisher, SeveralPublishers):
-            return self._publisher.degraded()
-        return {self._gate.title: str(self._gate.condition)} if self._gate.trouble else {}
+        return troubles(self._gate.each)
 
     def ended_loops(self) -> list[str]:
         """The loops that were started and do not run any more; none while all is well."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -56,12 +58,11 @@ def test_without_routes_there_is_nothing_around_the_publisher() -> None:
     assert type(plain.publisher) is NullPublisher
     assert plain.traced is plain.logged is None
     assert plain.warnings == []
-    text = exposition_of(lambda: plain.read(DestinationState.AWAY), "r1")
+    single: Any = SimpleNamespace(state=DestinationState.AWAY)
+    text = exposition_of(lambda: plain.read([single]), "r1")
     assert 'openoutbox_destination_state{destination="null",relay_id="r1"} 4.0' in text
     assert "openoutbox_events_dropped_total" not in text
-    assert 'openoutbox_destination_state{destination="null",relay_id="r1"} 1.0' in exposition_of(
-        lambda: plain.read(DestinationState.FLOWING), "r1"
-    )
+    assert list(plain.by_name([single])) == ["null"]
 
 
 async def test_a_prefix_or_routes_stand_before_one_publisher() -> None:
@@ -112,9 +113,11 @@ async def test_of_an_event_for_several_spans_name_all_and_the_log_those_that_lac
 
 async def test_drops_and_destinations_are_counted(several: Settings) -> None:
     built = Destinations(several)
+    assert isinstance(built.publisher, SeveralPublishers)
+    members = [*built.publisher.members.values()]
     sink = Collector()
     await built.publisher.publish([make_event("drop")], sink)
-    text = exposition_of(lambda: built.read(DestinationState.FLOWING), "r1")
+    text = exposition_of(lambda: built.read(members), "r1")
     assert 'openoutbox_events_dropped_total{event_type="drop",relay_id="r1"} 1.0' in text
     assert 'openoutbox_destination_up{destination="second",relay_id="r1"} 1.0' in text
     assert 'openoutbox_destination_state{destination="second",relay_id="r1"} 1.0' in text

@@ -13,7 +13,7 @@ from relay.app.destinations import Destinations
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Away, Outcome, Transient, Unreachable
-from relay.core.telemetry import DestinationState
+from relay.engine.destination.destination import troubles
 from relay.engine.destination.several import SeveralPublishers
 from relay.localservers.process import free_port
 from relay.settings.settings import Settings
@@ -117,11 +117,12 @@ class Host:
 
     def shown(self) -> tuple[int, list[str]]:
         """Its state in the metrics, and what /readyz names."""
-        text = exposition_of(lambda: self.built.read(DestinationState.FLOWING), "r")
+        assert isinstance(self.built.publisher, SeveralPublishers)
+        members = [*self.built.publisher.members.values()]
+        text = exposition_of(lambda: self.built.read(members), "r")
         [line] = [one for one in text.splitlines() if one.startswith("openoutbox_destination_state{")]
         assert f'destination="{self.name}"' in line
-        assert isinstance(self.built.publisher, SeveralPublishers)
-        return int(float(line.rpartition(" ")[2])), list(self.built.publisher.degraded())
+        return int(float(line.rpartition(" ")[2])), list(troubles(members))
 
     async def comes_back(self) -> None:
         """It answers, and takes events."""
@@ -161,7 +162,8 @@ async def test_a_host_that_is_gone_or_takes_nothing_has_one_vocabulary(
             assert host.shown() == (4, [f"destination {name}"])
             await host.comes_back()
             proxy.set(Mode.SILENCE)
-            await outcomes(built, [make_event("a") for _ in range(20)])
+            found = await outcomes(built, [make_event("a") for _ in range(40)])
+            assert {type(one) for one in found} == {Transient, Away}, "only what was sent uses an attempt"
             assert host.shown() == (3, [f"destination {name}"])
             await host.comes_back()
     said = [vars(record)["action"] for record in caplog.records if vars(record).get("destination") == name]

@@ -12,7 +12,7 @@ import pytest
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.status import Exposition
 from relay.core.telemetry import DestinationState
-from relay.engine.destination.destination import Destination, Times
+from relay.engine.destination.destination import Destination, Times, troubles
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.several import SeveralPublishers
 from relay.engine.status import RelayStatus
@@ -119,12 +119,13 @@ def test_it_is_said_once_and_its_end_too(engine: MakeEngine, caplog: pytest.LogC
     scene.queue.blocked = ALARM
     scene.insert(100, "queue")
     scene.relay.run(100.0)
-    assert without_times(inside(scene.relay, scene.publisher.degraded)) == {"destination queue": f"blocked: {ALARM}"}
+    shown = inside(scene.relay, lambda: troubles(scene.publisher.members.values()))
+    assert without_times(shown) == {"destination queue": f"blocked: {ALARM}"}
     assert scene.publisher.members["queue"].state is DestinationState.BLOCKED
     scene.queue.blocked = ""
     scene.queue.answer_with(lambda _: ACKNOWLEDGED)
     scene.relay.until(lambda: scene.relay.delivered("queue") == 100, seconds=60.0)
-    assert scene.publisher.degraded() == {}
+    assert troubles(scene.publisher.members.values()) == {}
     assert said(caplog) == ["destination_blocked", "destination_back"]
 
 
@@ -149,6 +150,26 @@ def test_a_single_one_that_is_blocked_is_said_and_keeps_its_events(
     assert said(caplog) == ["destination_blocked", "destination_back"]
 
 
+def test_one_that_was_blocked_before_it_was_away_is_said_to_answer_and_no_more(
+    engine: MakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    one = engine()
+    one.broker.hold()
+    one.broker.blocked = ALARM
+    one.insert(10)
+    one.run(20.0)
+    one.broker.down()
+    one.broker.blocked = ""
+    one.run(200.0)
+    assert state(one.relay.destination) is DestinationState.AWAY
+    one.broker.up()
+    one.broker.answer_with(lambda _: ACKNOWLEDGED)
+    one.run(20.0)
+    assert state(one.relay.destination) is DestinationState.FLOWING
+    assert not [line for line in caplog.messages if "cannot be reached: takes events" in line]
+
+
 @pytest.mark.parametrize("several", [False, True])
 def test_one_whose_answers_take_long_is_slow_until_they_do_not(
     engine: MakeEngine, caplog: pytest.LogCaptureFixture, several: bool
@@ -164,7 +185,7 @@ def test_one_whose_answers_take_long_is_slow_until_they_do_not(
     assert state(of) is DestinationState.FLOWING
     one.run(10.0)
     assert state(of) is DestinationState.SLOW
-    assert "no answer" in of.trouble
+    assert "no answer" in inside(one, lambda: of.condition).reason
     one.do(broker.answer)
     broker.answer_with(lambda _: ACKNOWLEDGED)
     one.run(60.0)
@@ -187,7 +208,7 @@ def test_one_that_refuses_the_login_is_refused_and_uses_no_attempt(
     assert state(of) is DestinationState.AWAY
     broker.down("wrong password", refused=True)
     one.run(10.0)
-    assert (state(of), of.trouble) == (DestinationState.REFUSED, "wrong password")
+    assert (state(of), of.reason) == (DestinationState.REFUSED, "wrong password")
     assert 0.0 < inside(one, lambda: of.condition).seconds < 10.0
     broker.up()
     one.until(lambda: one.delivered("queue") == 10, seconds=60.0)

@@ -15,8 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from relay.app.delivery_log import readings as log_readings
 from relay.app.destinations import Destinations
 from relay.app.subscriptions import readings as subscription_readings
-from relay.core.telemetry import DestinationState
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
+from relay.engine.destination.several import SeveralPublishers
 from relay.eventstore.prometheus import PrometheusMeter
 from relay.eventstore.states import SubscriptionState
 from relay.routing.rules import Routes
@@ -46,10 +47,11 @@ def destinations() -> Iterable[Reading]:
     drops = Drops()
     drops.counts["user.signup"] += 1
     parts: Any = built
-    parts._plan, parts._drops = SimpleNamespace(routes=Routes([])), drops
-    parts._several = SimpleNamespace(members={"cache": SimpleNamespace(state=DestinationState.FLOWING)})
+    publisher = SeveralPublishers({"cache": built.publisher}, Routes([]), drops, Times(retry_interval=1.0))
+    parts._plan = SimpleNamespace(routes=Routes([]), destinations={"cache": None})
+    parts.publisher, parts._drops = publisher, drops
     engine = (reading for reading in _measured().read() if reading[0].section is Section.DESTINATIONS)
-    return [*built.read(DestinationState.FLOWING), *engine]
+    return [*built.read([*publisher.members.values()]), *engine]
 
 
 def delivery_log() -> Iterable[Reading]:

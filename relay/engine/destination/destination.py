@@ -32,7 +32,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -94,19 +94,13 @@ class Destination(ABC):
         """Its name in reasons and in /readyz."""
         self.publisher = publisher
         self.times = times
-        self.reason = reason
-        """Why it does not answer; empty while it does."""
-        self.refuses = False
-        """Whether it does not answer because it refuses the login or the TLS handshake."""
-        self.blocked = ""
-        """Why it takes nothing although it answers; empty while it does."""
-        self.slow = ""
-        """Why its answers take long; empty while they do not."""
+        self._why = {DestinationState.AWAY: reason} if reason else {}
+        """Why it is in each state that it is in; the worst of them is its state. One that refuses is away, too."""
+        self._began = 0.0
+        """When its state began; set when it is watched."""
         self._slow_at = 0.0
         """When an event waited for long last."""
         self._clock = clock
-        self._in_state = (DestinationState.FLOWING, 0.0)
-        """Its state, and when that began; set when it is watched."""
         self._attention = attention
         self._opened = asyncio.Event()
         if not reason:
@@ -167,31 +161,39 @@ class Destination(ABC):
     @property
     def state(self) -> DestinationState:
         """The value of ``openoutbox_destination_state``."""
-        if self.reason:
-            return DestinationState.REFUSED if self.refuses else DestinationState.AWAY
-        if self.blocked:
-            return DestinationState.BLOCKED
-        return DestinationState.SLOW if self.slow else DestinationState.FLOWING
+        return max(self._why, default=DestinationState.FLOWING)
 
     @property
-    def trouble(self) -> str:
-        """Why it is in this state; empty while it flows."""
-        return self.reason or self.blocked or self.slow
+    def reason(self) -> str:
+        """Why it does not answer; empty while it does."""
+        return self._why.get(DestinationState.AWAY, "")
+
+    @property
+    def blocked(self) -> str:
+        """Why it takes nothing although it answers; empty while it does."""
+        return self._why.get(DestinationState.BLOCKED, "")
 
     @property
     def condition(self) -> DestinationCondition:
         """Its state, since when, and why."""
-        self._note_state()
-        state, began = self._in_state
-        return DestinationCondition(state.name.lower(), self._clock() - began, self.trouble)
+        state = self.state
+        return DestinationCondition(state.name.lower(), self._clock() - self._began, self._why.get(state, ""))
 
-    def _note_state(self) -> None:
-        if self.state is not self._in_state[0]:
-            self._in_state = (self.state, self._clock())
+    def _note(self, why: Mapping[DestinationState, str], end: str = "") -> None:
+        """Note why it is in these states; empty for one that is over. Nothing else changes its state, or says so.
+
+        ``end`` is said when all of them are over.
+        """
+        before, was = self.state, max(self._why.keys() & why.keys(), default=DestinationState.FLOWING)
+        self._why = {state: reason for state, reason in {**self._why, **why}.items() if reason}
+        now = max(self._why.keys() & why.keys(), default=DestinationState.FLOWING)
+        if self.state is not before:
+            self._began = self._clock()
+        self.say(now, why.get(now, end), again=now is was)
 
     async def run(self) -> None:
         """Watch it while it answers, probe it until it does, without end."""
-        self._in_state = (self.state, self._clock())
+        self._began = self._clock()
         while True:
             if self._forget_for:
                 reason, self._forget_for = self._forget_for, ""
@@ -246,58 +248,47 @@ class Destination(ABC):
                     raise BrokerUnreachable(reason) from None
             else:
                 self._time.note_answer(self._clock() - began)
+            if self.reason:
+                self._forget_for = ""
+                self._note({DestinationState.AWAY: "", DestinationState.REFUSED: ""}, "answers")
+                self._opened.set()
+                self._attention.set()  # what is undecided is looked at once more, since nothing is forgotten now
             if self.blocked and self._clock() - self._blocked_at > self.times.forget_blocked:
                 self.block("")
-            if self.reason:
-                self._reopen()
-
-    def _reopen(self) -> None:
-        self.reason = self._forget_for = ""
-        self.refuses = False
-        self._note_state()
-        self.say(DestinationState.FLOWING, "answers")
-        self._opened.set()
-        self._attention.set()  # what is undecided is looked at once more, since nothing is forgotten now
 
     def shut(self, reason: str, *, refused: bool | None = None) -> None:
         """It does not answer: nothing is offered from here on, and ``run`` makes the client forget what it holds.
 
         ``refused``: whether it refuses the login or the TLS handshake, where a probe found out.
         """
-        now, again = self._clock(), not self.is_open
-        refused = self.refuses if refused is None else refused
-        said = again and self.refuses is refused
-        if not again:
+        if self.is_open:
+            now = self._clock()
             if now - self._closed_at < self.times.retry_interval:
                 self._next_knock = max(self._next_knock, now + self.times.retry_interval)
             self._closed_at = now
             # Closed before ``run`` forgets: no other task offers from here on, so forgetting leaves nothing behind.
             self._opened.clear()
-        self.reason = self._forget_for = reason or self.reason or "no answer"
-        self.refuses = refused
-        self._note_state()
+        reason = self._forget_for = reason or self.reason or "no answer"
+        refused = DestinationState.REFUSED in self._why if refused is None else refused
+        self._note({DestinationState.AWAY: reason, DestinationState.REFUSED: reason if refused else ""})
         self._attention.set()
-        self.say(self.state, self.reason, again=said)
 
     def block(self, reason: str) -> None:
         """It takes nothing although it answers, or, with an empty reason, takes events again."""
-        was_blocked, self.blocked = self.blocked, reason
         self._blocked_at = self._clock()
-        self._note_state()
-        if reason and not was_blocked:
-            self.say(DestinationState.BLOCKED, reason)
-        elif was_blocked and not reason:
-            self.say(DestinationState.FLOWING, "takes events")
+        self._note({DestinationState.BLOCKED: reason}, "takes events")
 
     def note_wait(self, seconds: float) -> None:
         """An event has waited for its answer for so long; 0 where none waits."""
+        now, slow = self._clock(), DestinationState.SLOW
         if seconds >= _SLOW_AFTER:
-            self._slow_at = self._clock()
-            if not self.slow:
-                self.slow = f"no answer to an event for {seconds:.0f} s, while probes are answered"
-                self._note_state()
-                self.say(DestinationState.SLOW, self.slow)
-        elif self.slow and self._clock() - self._slow_at >= _SLOW_FOR:
-            self.slow = ""
-            self._note_state()
-            self.say(DestinationState.FLOWING, "answers in time")
+            self._slow_at = now
+            if slow not in self._why:
+                self._note({slow: f"no answer to an event for {seconds:.0f} s, while probes are answered"})
+        elif slow in self._why and now - self._slow_at >= _SLOW_FOR:
+            self._note({slow: ""}, "answers in time")
+
+
+def troubles(destinations: Iterable[Destination]) -> dict[str, str]:
+    """Those that do not flow: what they are like, since when and why."""
+    return {one.title: str(one.condition) for one in destinations if one.state is not DestinationState.FLOWING}

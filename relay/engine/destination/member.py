@@ -37,6 +37,7 @@ from relay.core.outcome import (
     Withheld,
 )
 from relay.core.ports import Publisher
+from relay.core.telemetry import DestinationState
 from relay.engine.destination.destination import Destination, Times
 
 logger = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class Member(Destination):
             self._attention.set()
         oldest = min((offered_at for *_, offered_at in self._open.values()), default=now)
         self.note_wait(now - oldest)
-        if self._waiting or self._open or self.slow:
+        if self._waiting or self._open or DestinationState.SLOW in self._why:
             self._look_later()
 
     # What a destination says and decides.

@@ -141,7 +141,3 @@ class SeveralPublishers:
         """The same rules over twins of all."""
         twins = {name: member.publisher.twin() for name, member in self.members.items()}
         return SeveralPublishers(twins, self._router, self._drops, self._times)
-
-    def degraded(self) -> dict[str, str]:
-        """The destinations that do not answer, or take nothing, for /readyz."""
-        return {member.title: str(member.condition) for member in self.members.values() if member.trouble}

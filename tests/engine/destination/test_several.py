@@ -9,7 +9,7 @@ import pytest
 
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.outcome import ACKNOWLEDGED, Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable
-from relay.engine.destination.destination import Times
+from relay.engine.destination.destination import Times, troubles
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes, Rule
@@ -62,7 +62,7 @@ async def test_one_that_is_down_is_away_and_the_other_goes_on(brokers: Brokers) 
     offered = len(brokers.two.offered)
     assert await brokers.outcomes("two.b", "two.c", "b") == [down(), down(), ACKNOWLEDGED]
     assert len(brokers.two.offered) == offered, "nothing is handed to a destination that is away"
-    [(title, trouble)] = brokers.publisher.degraded().items()
+    [(title, trouble)] = troubles(brokers.publisher.members.values()).items()
     assert title == "destination two"
     assert re.fullmatch(r"away since \S+Z: connection refused", trouble)
     await brokers.publisher.probe(0.1)
@@ -74,7 +74,7 @@ async def test_it_is_found_again_by_its_own_probes(brokers: Brokers) -> None:
     brokers.two.up()
 
     async def answers() -> bool:
-        return not brokers.publisher.degraded()
+        return not troubles(brokers.publisher.members.values())
 
     await wait_until_async(answers, what="the destination to answer")
     assert await brokers.outcomes("two.b") == [ACKNOWLEDGED]
@@ -121,7 +121,7 @@ async def test_a_probe_needs_one_answer_and_finds_the_one_that_hangs(brokers: Br
     await brokers.publisher.probe(0.05)
 
     async def away() -> bool:
-        return "destination two" in brokers.publisher.degraded()
+        return "destination two" in troubles(brokers.publisher.members.values())
 
     await wait_until_async(away, what="the other probe to end")
 
@@ -152,7 +152,7 @@ async def test_a_client_that_is_full_holds_up_no_other_destination() -> None:
     await sink.until(lambda: [event for event, _ in sink.resolutions] == [events[-1]])
     await both.publisher.abandon("the lease was lost")
     assert (await sink.outcomes(events))[:5] == [Unreachable("the lease was lost")] * 5
-    assert not both.publisher.degraded()
+    assert not troubles(both.publisher.members.values())
     both.two.up()
     both.two.answer_with(lambda _: ACKNOWLEDGED)
     assert await both.outcomes("two.b") == [ACKNOWLEDGED]
@@ -203,7 +203,7 @@ async def test_a_client_with_a_fault_in_its_probe_is_asked_again_and_its_events_
     broken.answer_with(lambda _: ACKNOWLEDGED)
 
     async def answers() -> bool:
-        return not both.publisher.degraded()
+        return not troubles(both.publisher.members.values())
 
     await wait_until_async(answers, what="the destination to answer")
     assert await both.outcomes("two.a") == [ACKNOWLEDGED]

@@ -179,8 +179,8 @@ ENGINE: Final = (
     Mutant(
         "the gate stays open",
         "relay/engine/destination/destination.py",
-        "            self._opened.clear()\n        self.reason",
-        "        self.reason",
+        "            self._opened.clear()\n        reason = ",
+        "        reason = ",
         (
             f"{_GATE}::test_a_health_check_finds_a_broker_that_hangs",
             _GATE,

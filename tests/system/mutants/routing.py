@@ -61,7 +61,7 @@ ROUTING: Final = (
     Mutant(
         "what is slow once stays slow",
         "relay/engine/destination/destination.py",
-        "        elif self.slow and self._clock() - self._slow_at >= _SLOW_FOR:",
+        "        elif slow in self._why and now - self._slow_at >= _SLOW_FOR:",
         "        elif False:",
         (f"{_BLOCKED}::test_one_whose_answers_take_long_is_slow_until_they_do_not",),
     ),
