@@ -60,7 +60,6 @@ def _shared(settings: Settings, kind: DestinationKind) -> dict[str, Any]:
         "url": required(settings.publisher_url, "PUBLISHER_URL"),
         "live": _live(settings, kind),
         "live_secrets": LiveUrl(secrets) if origin_of(secrets) is not None else None,
-        "circuit_pause": settings.publisher_connect_retry_interval,
     }
 
 

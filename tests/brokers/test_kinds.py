@@ -31,7 +31,7 @@ def test_each_option_of_a_kind_comes_from_a_variable(kind: DestinationKind) -> N
     environ = {"STORAGE_URL": "postgres://u@h/d", "PUBLISHER_TYPE": kind.name, "PUBLISHER_URL": kind.example}
     settings = Settings.from_env(environ)
     options = options_of(settings)
-    shared = {"kind", "message_format", "in_order", "allowed_types", "receipts", "url", "circuit_pause"}
+    shared = {"kind", "message_format", "in_order", "allowed_types", "receipts", "url"}
     for one in fields(kind.load_options()):
         names = [f"{prefix.lower()}{one.name}" for prefix in kind.prefixes]
         known = [getattr(settings, name) for name in names if hasattr(settings, name)]

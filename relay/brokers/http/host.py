@@ -6,7 +6,7 @@ order while nothing fails. All others share the connections, ``connections_per_h
 ``_held`` alone says what has no outcome: the code that removes an entry resolves its event, so an event is resolved at
 most once. When the host cannot be connected to, everything that waits for it is ``Unreachable`` at once: otherwise each
 event would wait for a connection of its own. One that takes connections and gives no answers, several times in a row,
-is ``Away`` until a single event gets an answer (``circuit``).
+is ``blocked``, and its destination takes back what it was offered (``relay.engine.destination.member``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Final, cast
 
 from relay.brokers.entries import Entry, resolve
-from relay.brokers.http.circuit import Circuit
 from relay.brokers.http.connecting import check, connect
 from relay.brokers.http.endpoints import Endpoint, read_endpoint
 from relay.brokers.http.errors import BadAnswer, Cut, NoAnswer, outcome_of
@@ -27,9 +26,10 @@ from relay.brokers.http.request import request_of
 from relay.brokers.http.session import HttpSession
 from relay.brokers.login import present
 from relay.core.errors import BrokerUnreachable, ConfigError
-from relay.core.outcome import Away, ConnectionCut, Outcome, TimedOut, Transient, Unreachable, Withheld
+from relay.core.outcome import ConnectionCut, Outcome, TimedOut, Transient, Unreachable, Withheld
 
 _LONGEST_IDLE: Final = 30.0  # seconds after which a session is not used again: servers close idle ones
+_BLOCKED_AFTER: Final = 5  # answers missing and connections cut, in a row
 _TRIES: Final = 3  # connections for one request that the server has not looked at
 
 
@@ -41,7 +41,10 @@ class Host:
         self._endpoint = endpoint
         self._options = options
         self._loop = asyncio.get_running_loop()
-        self._circuit = Circuit(options.circuit_pause, self._loop.time)
+        self.blocked = ""
+        """Why it takes nothing: several requests in a row had no answer; empty again for the next one, as a trial."""
+        self._unanswered = 0
+        """How many there were in a row."""
         self._held: dict[int, Entry] = {}
         self._ready: deque[Entry] = deque()
         self._key_queues: dict[str, deque[Entry]] = {}
@@ -54,9 +57,8 @@ class Host:
 
     def add(self, entry: Entry) -> None:
         """Take an event; ``pump`` sends it."""
-        if self._circuit.open:
-            self._answer(entry, Away(self._circuit.reason))
-            return
+        if not self._held:
+            self.blocked = ""
         self._held[id(entry)] = entry
         if (key := entry[0].partition_key) is None:
             self._ready.append(entry)
@@ -68,12 +70,8 @@ class Host:
 
     def pump(self) -> None:
         """Begin as many requests as there may be at a time."""
-        for _ in range(min(len(self._ready), self._most() - len(self._workers))):
+        for _ in range(min(len(self._ready), self._options.connections_per_host - len(self._workers))):
             self._workers.add(self._loop.create_task(self._work()))
-
-    def _most(self) -> int:
-        """How many requests there may be at a time: one while the circuit is half-open."""
-        return 1 if self._circuit.half_open else self._options.connections_per_host
 
     async def check(self, timeout: float) -> None:
         """Connect, with the TLS handshake, and send nothing. Raises BrokerUnreachable."""
@@ -102,7 +100,7 @@ class Host:
 
     async def _work(self) -> None:
         try:
-            while self._ready and len(self._workers) <= self._most():
+            while self._ready:
                 entry = self._ready.popleft()
                 try:
                     outcome = await self._send(entry)
@@ -148,15 +146,14 @@ class Host:
         return ConnectionCut(self._has_failed(cut))
 
     def _has_answered(self) -> None:
-        self._circuit.worked()
-        self.pump()
+        self._unanswered, self.blocked = 0, ""
 
     def _has_failed(self, reason: str) -> str:
-        """Note that there was no answer, and return the reason with the host; an open circuit takes down what waits."""
+        """Note that there was no answer, and return the reason with the host."""
         text = f"{self.origin}: {reason}"
-        self._circuit.failed(text)
-        if self._circuit.open:
-            self._take_down(self._waiting(), Away(text))
+        self._unanswered += 1
+        if self._unanswered >= _BLOCKED_AFTER:
+            self.blocked = text
         return text
 
     def _waiting(self) -> list[Entry]:

@@ -44,8 +44,6 @@ class HttpOptions:
     tls_ca: str | None
     tls_cert: str | None
     tls_key: str | None
-    circuit_pause: float
-    """For how long an endpoint that has given no answer several times in a row gets no request."""
     now: Callable[[], float] = time.time
     """What requests are dated and signed with, in seconds since 1970."""
 

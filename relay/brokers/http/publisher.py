@@ -32,6 +32,11 @@ class HttpPublisher(SingleDestination):
         self._options = options
         self._host: Host
 
+    @property
+    def blocked(self) -> str:
+        """As its host has been."""
+        return self._host.blocked
+
     async def open(self) -> None:
         """Read URL, secrets and certificates. Raises ConfigError; does not connect."""
         await asyncio.to_thread(client_tls, self._options)

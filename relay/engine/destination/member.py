@@ -87,6 +87,8 @@ class Member(Destination):
     def offer(self, events: list[OutboxEvent], sink: OutcomeSink) -> None:
         """Take events to hand over, or resolve them at once while it is away, or blocked but for one that is tried."""
         left: list[OutboxEvent] = []
+        if not self.blocked:
+            self._hear_blocked()
         if self.reason:
             events, left = [], events
         elif self.blocked and self._tried_at != float("-inf"):
@@ -192,13 +194,17 @@ class Member(Destination):
     def _look_later(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(_LOOK, self._look_at_open)
 
+    def _hear_blocked(self) -> str:
+        """Why the broker takes nothing, where the publisher says so."""
+        if reason := "" if self.reason else self.publisher.blocked:
+            self._tried_at = self._clock()
+            self.block(reason)
+        return reason
+
     def _look_at_open(self) -> None:
         """Look whether what was offered is taken, as long as there is some."""
         now, self._looking = self._clock(), None
-        reason = "" if self.reason else self.publisher.blocked
-        if (self._waiting or self._open) and reason:
-            self._tried_at = now
-            self.block(reason)
+        if (self._waiting or self._open) and (reason := self._hear_blocked()):
             # ``run`` takes back what the broker does not take: it would keep the places of those that do.
             self._forget_for = reason
             self._attention.set()

@@ -1,4 +1,4 @@
-"""What only webhooks do: statuses, signatures on the wire, circuits, addresses, connections."""
+"""What only webhooks do: statuses, signatures on the wire, addresses, connections."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from pathlib import Path
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from relay.brokers.http.circuit import FAILURES
 from relay.brokers.http.publisher import HttpPublisher
 from relay.core.errors import BrokerUnreachable
 from relay.core.origins import LiveUrl, SecretOrigin, remember
-from relay.core.outcome import Acknowledged, Away, ConnectionCut, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import Acknowledged, ConnectionCut, Permanent, TimedOut, Transient, Unreachable
 from relay.localservers.process import free_port
 from tests.brokers.harness.base import Collector, make_event
 from tests.brokers.http.publishing import opened, outcomes
 from tests.support.options import http_options
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.servers.webhooks import WebhookServer
-from tests.support.waiting import eventually, patience, wait_until_async
+from tests.support.waiting import eventually, patience
 
 pytestmark = pytest.mark.http
 
@@ -192,22 +191,26 @@ async def test_one_that_is_down_is_unreachable_for_the_whole_publisher() -> None
     assert outcome == Unreachable(str(error.value))
 
 
-async def test_one_that_takes_connections_and_answers_nothing_is_away_until_an_event_is_answered(
+def blocked(publisher: HttpPublisher) -> str:
+    return publisher.blocked
+
+
+async def test_one_that_takes_connections_and_answers_nothing_says_so_but_of_the_first_event_after_that(
     own_webhooks: WebhookServer,
 ) -> None:
-    async with opened(own_webhooks.url, timeout=0.3, circuit_pause=0.2) as publisher:
+    async with opened(own_webhooks.url, timeout=0.3) as publisher:
         with suspended(own_webhooks):
-            found = await outcomes(publisher, [make_event("a") for _ in range(50)])
-            assert {type(one) for one in found} == {TimedOut, Away}
-            assert sum(isinstance(one, TimedOut) for one in found) < 2 * FAILURES + 8, "those under way at most"
-            [later] = await outcomes(publisher, [make_event("a")])
-            assert isinstance(later, Away), "nothing is sent"
-
-        async def acknowledged() -> bool:
-            return (await outcomes(publisher, [make_event("a")]))[0] == Acknowledged()
-
-        await wait_until_async(acknowledged, what="the circuit to close")
-        assert await outcomes(publisher, [make_event("a") for _ in range(9)]) == [Acknowledged()] * 9
+            await outcomes(publisher, [make_event("a") for _ in range(4)])
+            assert not blocked(publisher)
+            await outcomes(publisher, [make_event("a")])
+            assert "no answer" in blocked(publisher)
+            sink, tried = Collector(), [make_event("a")]
+            await publisher.publish(tried, sink)
+            assert not blocked(publisher), "its answer is waited for"
+            await sink.outcomes(tried)
+            assert blocked(publisher)
+        assert await outcomes(publisher, [make_event("a")]) == [Acknowledged()]
+        assert not blocked(publisher)
 
 
 async def test_a_name_that_leads_to_a_private_address_gets_no_request(server: WebhookServer) -> None:
