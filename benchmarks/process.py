@@ -87,6 +87,12 @@ class _OtherRelay(RelayDaemon):
     def _command(self) -> list[str | Path]:
         return list(self._words)
 
+    def _environment(self) -> Mapping[str, str]:
+        """Without the path of this checkout: another version of this relay would import the package from here."""
+        environment = dict(super()._environment())
+        environment.pop("PYTHONPATH", None)
+        return environment
+
 
 class RelayProcess:
     """Starts a relay with an environment, and stops it."""
