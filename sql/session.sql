@@ -17,8 +17,8 @@ SELECT CURRENT_SETTING('default_transaction_isolation');
 -- name: prepared
 -- The same; and where no pooler stands between, so that the process of the protocol's key data answers: statements of this
 -- session are planned once, for all parameters. Statements with the tag prepared undo all of it for their transaction.
--- A plan that is kept must be right whatever the statistics become: tag walk, for claims, is outbox/claim:guard. Touches no
--- table.
+-- A plan that is kept must be right whatever the table becomes: one that is made while the table is small would read all of it
+-- once it has grown, until it is analyzed. Tag walk, for claims, is outbox/claim:guard. Touches no table.
 -- Parameters: process. Result: the level, and what was set; NULL behind a pooler.
 SELECT
     CURRENT_SETTING('default_transaction_isolation') AS level,
@@ -26,9 +26,17 @@ SELECT
         WHEN PG_BACKEND_PID() = %(process)s::bigint
             THEN
                 SET_CONFIG('plan_cache_mode', 'force_generic_plan', FALSE)
+                || SET_CONFIG('enable_seqscan', 'off', FALSE)
                 || SET_CONFIG('enable_sort', 'off', FALSE) --? walk
                 || SET_CONFIG('jit', 'off', FALSE) --? walk
     END AS settings;
+
+-- name: keep_plans
+-- For a transaction: the statements after it that are prepared are planned as session:prepared says, where a statement before has
+-- undone that, or none has said it. Local to the transaction; touches no table. Parameters: none.
+SELECT
+    SET_CONFIG('plan_cache_mode', 'force_generic_plan', TRUE),
+    SET_CONFIG('enable_seqscan', 'off', TRUE);
 
 -- name: clock
 -- The database's clock. Touches no table. Result: the time.

@@ -25,7 +25,7 @@ from psycopg.types.numeric import Int8
 from relay.eventstore.database import Row, execute
 from relay.eventstore.decoding import Read, fetch_together
 from relay.eventstore.statements import EventStoreStatements
-from relay.postgres.sql import PARTITIONS_AT_ONCE
+from relay.postgres.sql import PARTITIONS_AT_ONCE, statement
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class TenantPartitions:
         # Int8: a prepared statement is one for the sizes of its numbers too.
         share = MOST_PAGE_BYTES // (len(kept) + len(planned))
         bounds: dict[str, object] = {**values, "after": Int8(after), "most_bytes": Int8(share)}
-        part, keep_plans = "slots" in values, self._statements.text("eventstore/read:keep_plans")
+        part, keep_plans = "slots" in values, statement("session:keep_plans")  # any other one would be for all tenants
         fetch = self._statements.text("eventstore/read:fetch_page", *(["part"] if part else []))
         rows: list[Row] = []
         last = int(page[-1][0])

@@ -78,7 +78,6 @@ class Claims:
         """The tag of statements that know the column of the extension fan-out; empty without it."""
         self._kept_looked_at = float("-inf")  # for rows that claims leave as they are
         self.guard = ClaimGuard()
-        self._guard_sql = self._sql("outbox/claim:guard")
         self._tie_guard_sql = self._sql("outbox/claim:tie_guard")
         self._appetite = Appetite(options.lease_timeout)
         self._payload_reader = PayloadReader(connection, options, self._appetite)
@@ -365,13 +364,13 @@ class Claims:
     ) -> None:
         """Run it; with the guard before it, in one round trip and one transaction, where it was slow without."""
         wanted = self.guard.on or not self.paused.head.walk_is_cheap  # dead entries: another index costs all of them
-        guarded = wanted and not plans_once(connection)  # such a session is guarded
+        guarded = (wanted or tags_of(connection)) and not plans_once(connection)  # such a session is guarded
         stepping = bool(self.paused.tags) and self.paused.head.ahead().first == BEFORE_ALL
         began = time.monotonic()
         try:
             if guarded:
                 async with one_transaction(connection):
-                    await connection.execute(self._guard_sql)
+                    await connection.execute(self._sql("outbox/claim:guard", *tags_of(connection)))
                     await cursor.execute(query, values, prepare=True)
             else:
                 await cursor.execute(query, values, prepare=True)

@@ -82,7 +82,6 @@ class OrderedClaim:
     """The claim of one relay. Not to be called again before a call has ended."""
 
     def __init__(self, options: PostgresOptions, longest_run: int = LONGEST_RUN) -> None:
-        self._guard = statement("outbox/claim:guard")
         self._table = options.table
         self._fixed = {
             "relay_id": options.relay_id,
@@ -252,7 +251,7 @@ class OrderedClaim:
             await cursor.execute(sql, values, prepare=True)
             return await cursor.fetchall()
         async with one_transaction(connection):
-            await connection.execute(self._guard)
+            await connection.execute(statement("outbox/claim:guard", tags=tags_of(connection)))
             await cursor.execute(sql, values, prepare=True)
         # Not inside the pipeline: there the rows come before the Sync is sent,
         # and until it is, the transaction stays open and keeps its locks.

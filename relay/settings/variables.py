@@ -91,7 +91,7 @@ class Storage(VariableGroup):
     storage_prepared: Annotated[Literal["auto", "on", "off"], *choice("auto", "on", "off")] = variable(
         "auto",
         "Whether claims, settles and renewals are prepared on the server. `auto`: where no pooler stands between; "
-        "`on`: also behind a pooler that keeps prepared statements (see docs/operate/sizing.md); `off`: never.",
+        "`on`: claims also behind a pooler that keeps prepared statements (see docs/operate/sizing.md); `off`: never.",
     )
 
 

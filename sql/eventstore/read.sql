@@ -157,11 +157,6 @@ ORDER BY SequenceNum;
 -- Locks: nothing.
 SELECT PG_BACKEND_PID() = %(pid)s::INT;
 
--- name: keep_plans
--- Lets this transaction execute prepared statements by the plans that the session keeps, for any positions. For this
--- transaction only: any other statement would be planned for all tenants. Locks: nothing.
-SELECT set_config('plan_cache_mode', 'force_generic_plan', TRUE);
-
 -- name: fetch
 -- The events of a page, of a few of its tenants. The page has every wanted event of these tenants up to its last
 -- position, so that a range finds them. The tenants must reach the planner as constants: prepare this only with the

@@ -76,6 +76,7 @@ WITH chosen AS (
                     WHEN
                         SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off'
                         AND SET_CONFIG('plan_cache_mode', NULL, TRUE) <> '' --? prepared
+                        AND SET_CONFIG('enable_seqscan', NULL, TRUE) <> '' --? prepared
                         AND SET_CONFIG('enable_sort', NULL, TRUE) <> '' --? prepared
                         AND SET_CONFIG('jit', NULL, TRUE) <> '' --? prepared
                         -- AND SET_CONFIG('enable_indexscan', NULL, TRUE) <> '' --? tied
@@ -177,7 +178,8 @@ SELECT
 -- For the transaction of a claim, which must walk its index in order whatever the planner believes. Sorting looks cheap
 -- to it on a table that was analyzed while nothing waited: it then reads and sorts the whole backlog for every claim. And
 -- a LIMIT that it does not know looks like a statement that is worth compiling, where compiling takes a hundred times
--- longer than running it. Local to the transaction; touches no table. Parameters: none.
+-- longer than running it. Tag prepared: as in session:prepared. Local to the transaction; touches no table. Parameters: none.
 SELECT
+    SET_CONFIG('enable_seqscan', 'off', TRUE), --? prepared
     SET_CONFIG('enable_sort', 'off', TRUE),
     SET_CONFIG('jit', 'off', TRUE);

@@ -215,6 +215,7 @@ locked AS MATERIALIZED (
             WHEN
                 SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off'
                 AND SET_CONFIG('plan_cache_mode', NULL, TRUE) <> '' --? prepared
+                AND SET_CONFIG('enable_seqscan', NULL, TRUE) <> '' --? prepared
                 AND SET_CONFIG('enable_sort', NULL, TRUE) <> '' --? prepared
                 AND SET_CONFIG('jit', NULL, TRUE) <> '' --? prepared
                 THEN %(firsts)s::bigint

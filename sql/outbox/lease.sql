@@ -17,7 +17,7 @@ WHERE ctid = ANY(ARRAY(
     WHERE
         event_id = ANY(%(ids)s::uuid[])
         AND status = 'DELIVERING'
-        AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
+        AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
         AND locked_by = %(relay_id)s::text
         AND locked_at = %(fence)s::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED

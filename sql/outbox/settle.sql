@@ -28,7 +28,7 @@ WHERE ctid = ANY(ARRAY(
     WHERE
         event_id = ANY(%(ids)s::uuid[])
         AND status = 'DELIVERING'
-        AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
+        AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
         AND locked_by = %(relay_id)s::text
         AND locked_at = %(fence)s::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED --? !delete
@@ -61,7 +61,7 @@ WHERE
         WHERE
             event_id = ANY(%(ids)s::uuid[])
             AND status = 'DELIVERING'
-            AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
+            AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
             AND locked_by = %(relay_id)s::text
             AND locked_at = %(fence)s::timestamptz
         FOR NO KEY UPDATE SKIP LOCKED
@@ -91,7 +91,7 @@ WHERE
         WHERE
             event_id = ANY(%(ids)s::uuid[])
             AND status = 'DELIVERING'
-            AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
+            AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
             AND locked_by = %(relay_id)s::text
             AND locked_at = %(fence)s::timestamptz
         FOR NO KEY UPDATE SKIP LOCKED
@@ -117,7 +117,7 @@ WHERE ctid = ANY(ARRAY(
     WHERE
         event_id = ANY(%(ids)s::uuid[])
         AND status = 'DELIVERING'
-        AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE)) <> '' --? prepared
+        AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
         AND locked_by = %(relay_id)s::text
         AND locked_at = %(fence)s::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED

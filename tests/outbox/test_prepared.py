@@ -20,14 +20,19 @@ from tests.support.fixtures.outbox import Outbox, Row, through
 from tests.support.options import storage_options
 
 ANY_BYTES = 1 << 40
-_SETTINGS = ("plan_cache_mode", "enable_sort", "jit")
+_SETTINGS = ("plan_cache_mode", "enable_seqscan", "enable_sort", "jit")
 _CURRENT = "SELECT " + ", ".join(f"CURRENT_SETTING('{name}')" for name in _SETTINGS)
 _NOTED = f"""
-CREATE TABLE noted (plan_cache_mode text, enable_sort text, jit text);
+CREATE TABLE noted (plan_cache_mode text, enable_seqscan text, enable_sort text, jit text);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
 $$ BEGIN INSERT INTO noted {_CURRENT}; RETURN NEW; END $$;
 CREATE TRIGGER note BEFORE UPDATE ON openoutbox_events FOR EACH ROW EXECUTE FUNCTION note()
 """
+_FINISHED = """
+INSERT INTO openoutbox_events (event_id, event_type, payload, status, delivered_at)
+SELECT gen_random_uuid(), 't', '', 'DELIVERED', now() FROM generate_series(1, 20000)
+"""
+_SCANS = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'openoutbox_events'"
 _FORGET = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"
 _PLANS = "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
 
@@ -86,7 +91,35 @@ async def test_a_direct_session_plans_once_and_triggers_are_planned_as_ever(
     await storage.close()
     assert [(generic, custom) for _, generic, custom in claims] == [(4, 0)]
     assert sorted((generic, custom) for _, generic, custom in settles) == [(1, 0), (3, 0)]
-    assert set(outbox.database.run("SELECT * FROM noted")) == {("auto", "on", "on")}
+    assert set(outbox.database.run("SELECT * FROM noted")) == {("auto", "on", "on", "on")}
+
+
+@pytest.mark.session
+@pytest.mark.parametrize("key_order", [None, KeyOrder.SKIP])
+async def test_plans_of_an_empty_table_do_not_read_all_of_what_it_becomes(
+    outbox: Outbox, key_order: KeyOrder | None
+) -> None:
+    add_extension(outbox.url, TableName(), "key-order")
+    outbox.database.run("ALTER TABLE openoutbox_events SET (autovacuum_enabled = off)")
+    storage = await opened(outbox, key_order=key_order)
+    scans = []
+    for _ in range(3):
+        outbox.insert([Row("topic")] * 6)
+        await deliver(storage, 2)
+        claim = await claimed(storage)
+        assert claim.fence is not None
+        ids = [event.event_id for event in claim.events]
+        renewal = await storage.renew(claim.fence, ids)
+        parts = Settlement(
+            renewal.fence, delivered=ids[:2], retried=[(ids[2], "why", 3600.0)], buried=[(ids[3], "why")]
+        )
+        assert await storage.settle([parts]) == [Settled(delivered=2, retried=1, buried=1)]
+        for connection in (storage._claiming, storage._settling):
+            await asked(connection, "SELECT pg_stat_force_next_flush()")
+        scans.append(outbox.database.run(_SCANS))
+        outbox.database.run(_FINISHED)
+    await storage.close()
+    assert scans[1:] == [scans[0]] * 2
 
 
 @pytest.mark.parametrize("preparation", [Preparation.AUTO, Preparation.OFF])
@@ -100,7 +133,7 @@ async def test_nothing_is_prepared_nor_set_behind_a_pooler(
     for connection in (storage._claiming, storage._settling):
         assert not await prepares(connection)
         assert await asked(connection, "SELECT FROM pg_prepared_statements") == []
-        assert await asked(connection, _CURRENT) == [("auto", "on", "on")]
+        assert await asked(connection, _CURRENT) == [("auto", "on", "on", "on")]
     await storage.close()
 
 
@@ -110,7 +143,7 @@ async def test_off_prepares_nothing(outbox: Outbox) -> None:
     storage = await opened(outbox, prepared=Preparation.OFF)
     await deliver(storage)
     assert not await prepares(storage._claiming)
-    assert await asked(storage._claiming, _CURRENT) == [("auto", "on", "on")]
+    assert await asked(storage._claiming, _CURRENT) == [("auto", "on", "on", "on")]
     await storage.close()
 
 
@@ -161,7 +194,7 @@ async def test_settles_that_were_refused_while_they_were_prepared_are_prepared_a
     with outbox.database.connect() as owner:
         owner.execute("ALTER TABLE openoutbox_events DROP CONSTRAINT never")
     assert await storage.settle([settlement]) == [Settled(delivered=1, buried=1, released=1)]
-    assert len(await asked(storage._settling, _PLANS)) == 3
+    assert len(await asked(storage._settling, _PLANS)) == 4  # one lets the second and third keep their plans
     assert await prepares(storage._settling)
     await storage.close()
     assert "preparing_ended" not in caplog.text
