@@ -27,6 +27,7 @@ async def test_claims_are_guarded_once_two_were_slow_and_nothing_is_left_of_it(
     """What the guard sets is local to the claim's transaction; a claim that finds nothing ends it."""
     storage = await watched(outbox)
     outbox.insert([Row("topic")] * 5)
+    monkeypatch.setattr("relay.outbox.guard._SLOW", 60.0)  # whatever else the machine does
     assert len((await storage.claim(1, 1000)).events) == 1
     monkeypatch.setattr("relay.outbox.guard._SLOW", -1.0)
     monkeypatch.setattr("relay.outbox.guard._TIMES", 1_000_000)
