@@ -96,6 +96,7 @@ def _migrations(statements: EventStoreStatements, *, gapless: bool) -> tuple[Mig
             "a secret of the store, for what a session must not forge: announcements' ids, registrations of positions",
             files("0016_secret"),
         ),
+        Migration(17, "no registration outlives its savepoint, and no stranger's lock stops a stream", ()),
     )
 
 

@@ -13,8 +13,8 @@
 -- because a cached plan would be one over all tenants; it is done for -1 only, with EXECUTE, which caches none.
 -- Tags: gapless or settled, how positions are handed out.
 -- Index: the partition's (TenantId, StreamId, Version). Locks: gapless: the counter's row; before the version is looked
--- up, which then no other append can overtake. settled: the stream (an advisory lock until the transaction ends), so that
--- appends to any version queue instead of failing.
+-- up, which then no other append can overtake. settled: the stream (the advisory lock of event_lock), so that appends to
+-- any version queue instead of failing.
 CREATE OR REPLACE FUNCTION public.event_append(
     p_tenant UUID, p_stream UUID, p_expected INT, p_types TEXT[], p_metas TEXT[], p_datas TEXT[]
 ) RETURNS BIGINT[]
@@ -28,11 +28,12 @@ DECLARE
     -- v_first BIGINT; --? settled
     -- v_last BIGINT; --? settled
 BEGIN
-    -- PERFORM --? settled
-        -- pg_catalog.pg_advisory_xact_lock( --? settled
-            -- pg_catalog.uuid_hash_extended(p_tenant, pg_catalog.uuid_hash_extended(p_stream, 0)) --? settled
-        -- ), --? settled
-        -- public.event_register(); --? settled
+    -- IF NOT pg_catalog.pg_try_advisory_xact_lock( --? settled
+        -- pg_catalog.uuid_hash_extended(p_tenant, pg_catalog.uuid_hash_extended(p_stream, 0)) --? settled
+    -- ) THEN --? settled
+        -- PERFORM public.event_lock(p_tenant, p_stream); --? settled
+    -- END IF; --? settled
+    -- PERFORM public.event_register(); --? settled
     IF p_expected = -1 THEN
         EXECUTE
             'SELECT greatest('

@@ -1,16 +1,4 @@
--- The functions that append events with ids, as they are now. They run after append_function.sql, and may be repeated.
-
--- name: lock
--- Waits for the appends to a stream that are in progress, and lets none begin until the transaction ends: the first lock
--- that every append takes. Runs with the owner's rights: a role that may append has none on the counter.
--- Tags: gapless or settled. Locks: gapless: the counter's row. settled: the stream (the advisory lock of event_append).
-CREATE OR REPLACE FUNCTION public.event_lock(p_tenant UUID, p_stream UUID) RETURNS VOID
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
-BEGIN
-    PERFORM FROM public.event_position ORDER BY Part DESC LIMIT 1 FOR NO KEY UPDATE; --? gapless
-    -- PERFORM pg_advisory_xact_lock(uuid_hash_extended(p_tenant, uuid_hash_extended(p_stream, 0))); --? settled
-END
-$$;
+-- The function that appends events with ids, as it is now. It runs after append_function.sql, and may be repeated.
 
 -- name: append_once
 -- Appends as event_append does, unless the events with these ids are in the stream already: then nothing is written,

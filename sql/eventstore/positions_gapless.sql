@@ -64,6 +64,16 @@ BEGIN
 END
 $$;
 
+-- name: lock
+-- Waits for the appends that are in progress, and lets none begin until the transaction ends: the first lock that every
+-- append takes. Runs with the owner's rights: a role that may append has none on the counter. Locks: the counter's row.
+CREATE OR REPLACE FUNCTION public.event_lock(p_tenant UUID, p_stream UUID) RETURNS VOID
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    PERFORM FROM public.event_position ORDER BY Part DESC LIMIT 1 FOR NO KEY UPDATE;
+END
+$$;
+
 -- name: close_positions
 -- Only a role that may append takes positions: grants_append.sql.
 REVOKE EXECUTE ON FUNCTION public.event_take_positions(INT) FROM PUBLIC;

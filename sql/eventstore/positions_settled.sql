@@ -27,8 +27,10 @@ $$;
 -- position, its first is made with the store's secret from this position and the transaction's id. So event_registrations
 -- tells it from a lock that a stranger took, and no session knows which one to take before. Who holds one all the same
 -- makes nothing wait: the next position has another.
--- The setting remembers where it was done, and is undone with the lock when a savepoint is. A session may change it: so
--- event_feed_inserted believes it with the proof alone, which is of this transaction.
+-- It opens a cursor whose name has the position, and never reads it: like the lock it ends with the transaction, or with
+-- the savepoint that is rolled back, and only a role that may read the secret can open one for this query. So it proves to
+-- event_feed_inserted that the lock is held, where a setting could be replayed after a savepoint.
+-- The setting spares a second registration. A session may change it, and its events are then refused.
 -- The transaction takes its id first. Runs with the owner's rights, who alone may read the secret.
 CREATE OR REPLACE FUNCTION public.event_registration() RETURNS VOID
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -37,6 +39,7 @@ DECLARE
     v_transaction CONSTANT TEXT := concat('public.event'::REGCLASS::OID, ' ', pg_current_xact_id()::XID, ' ');
     v_drawn BIGINT;
     v_lock BYTEA;
+    v_cursor REFCURSOR;
 BEGIN
     LOOP
         v_drawn := pg_sequence_last_value('public.event_sequencenum_seq'::REGCLASS);
@@ -50,14 +53,11 @@ BEGIN
         );
         PERFORM nextval('public.event_sequencenum_seq');
     END LOOP;
-    PERFORM set_config(
-        'eventstore.registered',
-        concat(
-            'public.event'::REGCLASS::OID, ' ', v_drawn, ' ',
-            encode(sha256(v_secret || concat('drawn ', v_transaction, v_drawn)::BYTEA), 'hex')
-        ),
-        TRUE
-    );
+    v_cursor := 'registered ' || v_transaction || v_drawn;
+    IF NOT EXISTS (SELECT FROM pg_cursors WHERE name = v_cursor::TEXT) THEN
+        OPEN v_cursor FOR SELECT FROM public.event_secret;
+    END IF;
+    PERFORM set_config('eventstore.registered', 'public.event'::REGCLASS::OID::TEXT, TRUE);
 END
 $$;
 
@@ -71,7 +71,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_store CONSTANT TEXT := 'public.event'::REGCLASS::OID;
 BEGIN
-    IF pg_catalog.split_part(pg_catalog.current_setting('eventstore.registered', TRUE), ' ', 1) IS DISTINCT FROM v_store THEN
+    IF pg_catalog.current_setting('eventstore.registered', TRUE) IS DISTINCT FROM v_store THEN
         IF pg_catalog.current_setting('eventstore.carried', TRUE) IS DISTINCT FROM v_store THEN
             PERFORM public.event_check_sequence(), pg_catalog.set_config('eventstore.carried', v_store, FALSE);
         END IF;
@@ -90,6 +90,55 @@ BEGIN
 END
 $$;
 
+-- name: lock
+-- Waits for the appends to a stream that are in progress, and lets none begin until the transaction ends; registers it.
+-- Every session may take any advisory lock. One that holds this one and was seen twice without a registration is a stranger:
+-- the append goes on without the lock, and may meet another append at the unique key. The first wait is longer than
+-- PostgreSQL's for a deadlock, so that it finds one; the session's own lock_timeout holds for all waits together.
+-- Runs with the owner's rights, who alone may see the registrations.
+-- Locks: the stream (an advisory lock until the transaction ends).
+CREATE OR REPLACE FUNCTION public.event_lock(p_tenant UUID, p_stream UUID) RETURNS VOID
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_key CONSTANT BIGINT := uuid_hash_extended(p_tenant, uuid_hash_extended(p_stream, 0));
+    v_setting CONSTANT TEXT := current_setting('lock_timeout');
+    v_left INTERVAL := nullif(v_setting::INTERVAL, INTERVAL '0');
+    v_wait INTERVAL;
+    v_strangers INT[] := '{}';
+    v_before INT[] := '{}';
+    v_locked BOOLEAN := pg_try_advisory_xact_lock(v_key);
+BEGIN
+    WHILE NOT v_locked AND NOT v_strangers && v_before LOOP
+        v_before := v_strangers;
+        v_wait := CASE
+            WHEN v_before = '{}' THEN current_setting('deadlock_timeout')::INTERVAL + INTERVAL '1 s' ELSE INTERVAL '0.1 s'
+        END;
+        v_wait := least(v_wait, v_left);
+        BEGIN
+            PERFORM set_config('lock_timeout', ceil(extract(EPOCH FROM v_wait) * 1000)::TEXT, TRUE);
+            PERFORM pg_advisory_xact_lock(v_key);
+            PERFORM set_config('lock_timeout', v_setting, TRUE);
+            v_locked := TRUE;
+        EXCEPTION WHEN lock_not_available THEN
+            v_left := v_left - v_wait;
+            IF v_left <= INTERVAL '0' THEN
+                RAISE;
+            END IF;
+            v_strangers := ARRAY(
+                SELECT coalesce(held.pid, 0) FROM pg_locks AS held
+                WHERE
+                    held.locktype = 'advisory' AND held.granted AND held.objsubid = 1
+                    AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                    AND held.classid::BIGINT = (v_key >> 32) & 4294967295 AND held.objid::BIGINT = v_key & 4294967295
+                EXCEPT
+                SELECT coalesce(writer.Pid, 0) FROM public.event_registrations() AS writer
+            );
+        END;
+    END LOOP;
+    PERFORM public.event_register();
+END
+$$;
+
 -- name: close_positions
 -- Only a role that may append registers and draws positions: grants_append.sql.
 REVOKE EXECUTE ON FUNCTION
@@ -100,24 +149,21 @@ FROM PUBLIC;
 -- Copies a statement's new events into the feed. Runs with the owner's rights, so that a tenant's own role needs none
 -- on the feed. Its search_path is not pinned, which would cost each append 30 us: it names every operator, type and
 -- table with its schema, and a transition table goes before any other. On another table it would copy forged events.
--- A position is accepted only where it was drawn after this transaction registered, by the proof of event_registration.
--- Index: the secret's primary key. Locks: the new rows.
+-- A position is accepted only where it was drawn after this transaction registered, by the cursor of event_registration.
+-- Locks: the new rows.
 CREATE OR REPLACE FUNCTION public.event_feed_inserted() RETURNS TRIGGER
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-    v_setting CONSTANT pg_catalog.text := pg_catalog.current_setting('eventstore.registered', TRUE);
-    v_drawn CONSTANT pg_catalog.text := pg_catalog.split_part(v_setting, ' ', 2);
-    v_proof CONSTANT pg_catalog.text := pg_catalog.encode(
-        pg_catalog.sha256(
-            (SELECT Secret FROM public.event_secret) OPERATOR(pg_catalog.||) pg_catalog.concat(
-                'drawn ', TG_RELID, ' ', pg_catalog.pg_current_xact_id()::pg_catalog.xid, ' ', v_drawn
-            )::pg_catalog.bytea
-        ),
-        'hex'
+    v_before CONSTANT pg_catalog.int8 := (
+        SELECT pg_catalog.min(pg_catalog.split_part(name, ' ', 4)::pg_catalog.int8)
+        FROM pg_catalog.pg_cursors
+        WHERE
+            statement OPERATOR(pg_catalog.=) 'SELECT FROM public.event_secret'
+            AND pg_catalog.starts_with(
+                name,
+                pg_catalog.concat('registered ', TG_RELID, ' ', pg_catalog.pg_current_xact_id()::pg_catalog.xid, ' ')
+            )
     );
-    v_before CONSTANT pg_catalog.int8 := CASE
-        WHEN pg_catalog.split_part(v_setting, ' ', 3) OPERATOR(pg_catalog.=) v_proof THEN v_drawn::pg_catalog.int8
-    END;
     v_last CONSTANT pg_catalog.int8 := pg_catalog.pg_sequence_last_value(
         'public.event_sequencenum_seq'::pg_catalog.regclass
     );
