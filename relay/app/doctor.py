@@ -14,8 +14,10 @@ from relay.app import build, publishers
 from relay.app.destinations import RoutingPlan, read_plan
 from relay.app.rolecheck import check_log
 from relay.brokers import kinds
+from relay.brokers.findings import without_refused
 from relay.brokers.greeting import what_listens
 from relay.brokers.kinds import CheckContext, DestinationKind
+from relay.core.allowed import refused_type
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
@@ -51,6 +53,9 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         dated=_dated(plan),
     )
     findings += [_named_server(finding, settings) for finding in storage]
+    if types is not None and (allowed := settings.allowed_event_types) is not None:
+        types, refused = without_refused(types, lambda name: refused_type(name, allowed))
+        findings += refused
     if plan.several:
         for name, own in plan.destinations.items():
             findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from relay.core.outcome import Permanent
-from relay.core.patterns import compile_pattern
+from relay.core.patterns import matches
 
 NOT_ALLOWED: Final = "NOT_ALLOWED"
 
 
 def refused_type(event_type: str, patterns: Sequence[str]) -> Permanent | None:
     """Why no event of this type is sent; None where a pattern matches it."""
-    if any(compile_pattern(pattern).fullmatch(event_type) for pattern in patterns):
+    if matches(event_type, patterns):
         return None
     return Permanent(NOT_ALLOWED, f"no pattern of ALLOWED_EVENT_TYPES matches {event_type[:200]!r}")
 
@@ -28,9 +28,7 @@ def refused_name(name: str, steering: Sequence[str], patterns: Sequence[str]) ->
     beginning = next((one for one in steering if f"{name}.".startswith(one)), None)
     if beginning is None:
         return None
-    if any(
-        pattern.startswith(beginning.rstrip(".")) and compile_pattern(pattern).fullmatch(name) for pattern in patterns
-    ):
+    if matches(name, (pattern for pattern in patterns if pattern.startswith(beginning.rstrip(".")))):
         return None
     reason = (
         f"{name[:200]!r} steers the broker; a pattern of ALLOWED_EVENT_TYPES that begins with {beginning} allows it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 
@@ -19,6 +19,11 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         return re.compile(first)
     between = "".join(f"(?>.*?{part})" for part in parts[:-1])
     return re.compile(f"{first}{between}.*{parts[-1]}", re.DOTALL)
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns matches all of the name."""
+    return any(compile_pattern(pattern).fullmatch(name) for pattern in patterns)
 
 
 def covers(earlier: str, later: str) -> bool:

@@ -63,6 +63,22 @@ def test_a_topic_that_is_missing_is_named(outbox: Outbox, kafka: str, topic: Mak
     check(tmp_path, variables, "--strict", status=1)
 
 
+def test_waiting_events_that_are_not_allowed_are_named(
+    outbox: Outbox, nats_url: str, stream: str, tmp_path: Path
+) -> None:
+    outbox.insert([Row(f"{stream}.orders"), Row("mails\x1b[2J"), Row("$KV.prices.gold"), Row("$KV.prices.lead")])
+    variables = {
+        "STORAGE_URL": outbox.relay_url,
+        "PUBLISHER_URL": nats_url,
+        "ALLOWED_EVENT_TYPES": f"{stream}.*,*.gold,$KV.*.lead",
+    }
+    refused = check(tmp_path, variables, status=1)["refused"]
+    assert [(level, message.partition(": no pattern")[0][:90]) for level, message, _ in refused] == [
+        ("warning", "events for 'mails\\x1b[2J' become DEAD: NOT_ALLOWED"),
+        ("warning", "events for '$KV.prices.gold' become DEAD: NOT_ALLOWED: '$KV.prices.gold' steers the broker"),
+    ]
+
+
 def test_a_missing_index_comes_with_its_statement(outbox: Outbox, tmp_path: Path) -> None:
     outbox.database.run("DROP INDEX idx_openoutbox_prune_dead")
     [(level, message, advice)] = check(tmp_path, {"STORAGE_URL": outbox.relay_url})["indexes"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from relay.brokers.findings import all_exist
+from relay.brokers.findings import all_exist, without_refused
+from relay.brokers.kafka.errors import invalid_topic
 from relay.brokers.kafka.options import KafkaOptions, producer_config
 from relay.brokers.kinds import CheckContext
 from relay.brokers.login import present
@@ -35,10 +37,11 @@ async def check(options: KafkaOptions, names: Sequence[str] | None, context: Che
     """Look for the topic of each name. Raises BrokerUnreachable."""
     if names is None:
         return []
+    names, refused = without_refused(names, partial(invalid_topic, allowed=options.allowed_types))
     topics = await read_topics(options)
     missing = [name for name in names if name not in topics]
     findings = [Finding(Level.WARNING, "topics", f"topic {name!r} does not exist", _ADVICE) for name in missing]
-    return findings or [all_exist("topics", "topic", names, context.sample)]
+    return refused + (findings or [all_exist("topics", "topic", names, context.sample)])
 
 
 async def read_topics(options: KafkaOptions) -> frozenset[str]:

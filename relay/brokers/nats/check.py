@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from relay.brokers.findings import all_exist
+from relay.brokers.findings import all_exist, without_refused
 from relay.brokers.kinds import CheckContext
+from relay.brokers.nats.errors import invalid_subject
 from relay.brokers.nats.options import NatsOptions
 from relay.brokers.nats.streams import Stream, read_streams
 from relay.core.durations import format_duration
@@ -18,6 +20,7 @@ async def check(options: NatsOptions, names: Sequence[str] | None, context: Chec
     """Look for the stream of each subject. Raises BrokerUnreachable."""
     if names is None:
         return []
+    names, refused = without_refused(names, partial(invalid_subject, allowed=options.allowed_types))
     streams = await read_streams(options)
     stream_of = {name: next((stream for stream in streams if stream.takes(name)), None) for name in names}
     findings = [
@@ -27,7 +30,7 @@ async def check(options: NatsOptions, names: Sequence[str] | None, context: Chec
     ] or [all_exist("streams", "stream", names, context.sample)]
     used = {one.name: one for one in (stream_of.values() if names else streams) if one is not None}
     findings += [_window(stream, context) for stream in used.values()]
-    return findings + [finding for stream in used.values() for finding in _keeping(stream)]
+    return refused + findings + [finding for stream in used.values() for finding in _keeping(stream)]
 
 
 def _add_stream(subject: str) -> str:
