@@ -20,6 +20,7 @@ from relay.eventstore.schema import Access
 from relay.eventstore.schema import grants as store_grants
 from relay.eventstore.statements import EventStoreStatements
 from relay.inbox.grants import grants as inbox_grants
+from relay.outbox.admin.grants import grant_sql
 from relay.outbox.admin.grants import grants as outbox_grants
 from relay.outbox.extensions import extension_names, extension_sql
 from relay.outbox.tablecheck import creation
@@ -141,7 +142,7 @@ def _wanted(connection: SyncConnection, request: RolesRequest) -> tuple[WantedRo
     if not exists and any(role in _OUTBOX for role in roles):
         absent = (f"there is no table {table}; make it: {creation(table)}", *absent)
     objects, schemas = rooms.objects()
-    writing = outbox_grants(table, _EACH, Role.WRITER)
+    writing = [grant_sql("writer_events", table, _EACH)]
     return WantedRoles([group.name for group in groups], grants, objects, schemas, table, writing), absent
 
 

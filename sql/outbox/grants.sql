@@ -5,6 +5,10 @@
 -- The application inserts what is its own: not the state of an event, and no time but the one at which it is due.
 GRANT INSERT (event_id, event_type, payload, partition_key, headers, available_at) ON openoutbox_events TO app_role;
 
+-- name: writer_same
+-- To tell a repeat from another event of the same id, where sql-api is installed: it can check what it guesses of one.
+GRANT EXECUTE ON FUNCTION openoutbox_same(UUID, TEXT, BYTEA) TO app_role;
+
 -- name: relay_events
 -- The relay reads events. So do relay-cli stats, list, show, replay and check.
 GRANT SELECT ON openoutbox_events TO app_role;

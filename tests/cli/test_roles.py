@@ -209,6 +209,20 @@ def test_a_writer_inserts_what_is_its_own_and_earlier_rights_are_narrowed(manage
     assert refused(managed, forged.format("openoutbox_events"), "writer")
 
 
+def test_a_writer_may_compare_a_repeat_where_sql_api_is_installed(managed: Managed) -> None:
+    assert managed.cli("migrate", "--table", "orders", "--with", "sql-api").returncode == 0
+    managed.roles("--table", "orders")
+    managed.login("writer", "openoutbox_writer")
+    [(known,)] = managed.run("SELECT orders_enqueue('t', '{}')", "writer")
+    same = "SELECT orders_same(%s, 't', sha256('{}'))"
+    assert managed.run(same, "writer", [known]) == [(True,)]
+    bare = managed.login("bare")
+    managed.run("GRANT INSERT (event_id, event_type, payload, partition_key, headers, available_at) ON orders TO bare")
+    done = managed.cli("check", "--for", "writer", url=bare, STORAGE_TABLE_NAME="orders")
+    assert done.returncode == 0, done.stdout
+    assert 'lacks EXECUTE on function "public"."orders_same"(UUID, TEXT, BYTEA)' in done.stdout
+
+
 @EACH
 def test_the_owner_removes_everything_as_documented(managed: Managed) -> None:
     managed.roles()

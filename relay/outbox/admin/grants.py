@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, LiteralString
 
+from openoutbox.schema import sql_api_functions
 from relay.core.finding import Finding, Level
 from relay.core.role import Role
 from relay.outbox.admin.connection import Connection, fetch
@@ -28,6 +29,7 @@ def grant_sql(name: str, table: TableName, role: str) -> LiteralString:
         PAUSES: pauses_of(table),
         RELAYS: relays_of(table),
         REPLAYS: replays_of(table),
+        **sql_api_functions(table),
     }
     return without_parameters(statement(f"{_FILE}:{name}", table, objects))
 
