@@ -12,6 +12,7 @@ from relay.settings.kinds import (
     DurationOrZero,
     Flag,
     LargeCount,
+    Patterns,
     Secret,
     Size,
     Statuses,
@@ -79,9 +80,15 @@ class Redis(VariableGroup):
     )
     redis_maxlen: LargeCount | None = variable(
         None,
-        "About how many entries a stream keeps (`XADD … MAXLEN ~`). Older ones are removed, whether or not consumers "
-        "have read them (see docs/reference/messages.md).",
+        "About how many entries a stream of REDIS_MAXLEN_STREAMS keeps (`XADD … MAXLEN ~`). Older ones are removed, "
+        "whether or not consumers have read them (see docs/reference/messages.md).",
         shown="unset: all of them",
+    )
+    redis_maxlen_streams: Patterns | None = variable(
+        None,
+        "The streams that REDIS_MAXLEN is for, patterns separated by commas: `orders.*,audit`; `*` stands for any "
+        "characters. REDIS_MAXLEN needs it: an event's type names its stream, and any other stream keeps its entries.",
+        shown="unset",
     )
     redis_wait_replicas: CountOrZero = variable(
         "0",

@@ -50,7 +50,7 @@ class SettingIssue(NamedTuple):
 
 def problems(settings: Variables) -> Iterator[SettingIssue]:
     """Everything between variables that keeps the relay from starting."""
-    for rule in (_required, _publisher_type, _broker_scheme, _message_format, _one_or_several):
+    for rule in (_required, _publisher_type, _broker_scheme, _message_format, _one_or_several, _trimmed_streams):
         yield from rule(settings)
 
 
@@ -187,6 +187,15 @@ def _weak_acks(settings: Variables) -> Iterator[SettingIssue]:
             ("KAFKA_REQUIRED_ACKS",),
             "KAFKA_REQUIRED_ACKS=none is raised to one: without any acknowledgement nothing could count as "
             "delivered; the producer is not idempotent; all is safer",
+        )
+
+
+def _trimmed_streams(settings: Variables) -> Iterator[SettingIssue]:
+    if settings.publisher_type == "redis" and settings.redis_maxlen and settings.redis_maxlen_streams is None:
+        yield SettingIssue(
+            ("REDIS_MAXLEN", "REDIS_MAXLEN_STREAMS", "PUBLISHER_TYPE"),
+            "REDIS_MAXLEN_STREAMS is not set, and REDIS_MAXLEN needs it: an event names its stream, and could have "
+            "entries of any stream removed; write patterns of the streams to trim, for example orders.*",
         )
 
 

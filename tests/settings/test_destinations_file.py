@@ -153,6 +153,7 @@ def test_every_problem_is_reported_with_its_destination_and_key(tmp_path: Path) 
 
 def test_a_key_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
     text = '[one]\nurl = "redis://h"\nURL = "redis://other"\nredis_maxlen = 5\nREDIS_MAXLEN = 6\n'
+    text += 'redis_maxlen_streams = "s"\n'
     assert problems(tmp_path, text) == [
         "destination one: 'URL' is there twice, in upper and lower case; keep one of them",
         "destination one: 'REDIS_MAXLEN' is there twice, in upper and lower case; keep one of them",
@@ -185,6 +186,7 @@ def test_warnings_are_those_of_the_destination_alone(tmp_path: Path) -> None:
     [short]
     url = "redis://h"
     redis_maxlen = 10
+    redis_maxlen_streams = "orders.*"
     """
     weak, slow, short = read(tmp_path, text, RETRY_MAX_DELAY="1ms").values()
     assert [one.partition(":")[0] for one in weak.warnings] == ["KAFKA_REQUIRED_ACKS=one"]

@@ -1,4 +1,4 @@
-"""REDIS_MAXLEN: what is accepted, and the only thing that the start warns of."""
+"""REDIS_MAXLEN and REDIS_MAXLEN_STREAMS: what is accepted, and the only thing that the start warns of."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from relay.app.publishers import options_of
 from tests.settings.test_settings import refusal, settings
 
 REDIS = {"PUBLISHER_URL": "redis://host:6379/0"}
+STREAMS = {"REDIS_MAXLEN_STREAMS": "orders.*,audit"}
 
 
 def test_streams_keep_everything_unless_told() -> None:
@@ -16,15 +17,21 @@ def test_streams_keep_everything_unless_told() -> None:
 
 @pytest.mark.parametrize("value", [500, 100_000, 50_000_000])
 def test_a_length_from_max_in_flight_on_is_taken_without_a_warning(value: int) -> None:
-    accepted = settings(**REDIS, REDIS_MAXLEN=str(value), BATCH_SIZE="500", MAX_IN_FLIGHT="500")
+    accepted = settings(**REDIS, **STREAMS, REDIS_MAXLEN=str(value), BATCH_SIZE="500", MAX_IN_FLIGHT="500")
     assert (options_of(accepted).maxlen, accepted.warnings) == (value, ())
+    assert options_of(accepted).maxlen_streams == ("orders.*", "audit")
 
 
 def test_a_length_below_max_in_flight_is_warned_about() -> None:
-    short = {"REDIS_MAXLEN": "99", "BATCH_SIZE": "100", "MAX_IN_FLIGHT": "100"}
+    short = STREAMS | {"REDIS_MAXLEN": "99", "BATCH_SIZE": "100", "MAX_IN_FLIGHT": "100"}
     [warning] = settings(**REDIS, **short).warnings
     assert warning.startswith("REDIS_MAXLEN=99 is below MAX_IN_FLIGHT=100: ")
     assert settings(PUBLISHER_URL="nats://host", **short).warnings == ()
+
+
+def test_a_length_without_streams_is_refused_by_redis_alone() -> None:
+    assert refusal(**REDIS, REDIS_MAXLEN="500").startswith("REDIS_MAXLEN_STREAMS is not set, and REDIS_MAXLEN needs it")
+    assert settings(PUBLISHER_URL="nats://host", REDIS_MAXLEN="5000").redis_maxlen == 5000
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1e6", "~1000", "1.5"])

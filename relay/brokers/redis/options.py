@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from relay.core.formats.message import MessageFormat
@@ -25,6 +26,8 @@ class RedisOptions:
     """Longest silence while replies are due, and longest wait for a full connection to take more."""
     maxlen: int | None
     """About how many entries a stream keeps; older ones are removed, read or not. None: all of them."""
+    maxlen_streams: Sequence[str] = ()
+    """Patterns of the streams that ``maxlen`` is for: no event's name chooses which stream loses entries."""
     wait_replicas: int
     """How many replicas must have an event before it counts as acknowledged; 0: the primary's answer is enough."""
     max_pending: int = 4000

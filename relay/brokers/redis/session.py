@@ -21,6 +21,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
+from functools import partial
 
 from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
@@ -36,6 +37,7 @@ from relay.brokers.redis.servers import address_of, disconnect, text
 from relay.brokers.sending import SendProgress
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
+from relay.core.names import remembered
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -47,6 +49,7 @@ from relay.core.outcome import (
     Transient,
     Unreachable,
 )
+from relay.core.patterns import matches
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 20
@@ -83,7 +86,7 @@ class RedisSession:
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
         self._arrived = ArrivedReplies(connection)
         self._options = options
-        self._trim = trimming(options.maxlen)
+        self._trim = remembered(partial(trimming, options.maxlen, options.maxlen_streams))
         self._redirect = redirect
         self._pending: deque[Offer | _Mark] = deque()
         """What is unanswered, in the order of the commands."""
@@ -161,7 +164,6 @@ class RedisSession:
         if not self._pending:
             self._silent_looks = 0
         at, size, max_bulk, message_format = start, 0, self._options.max_bulk, self._options.message_format
-        trim = self._trim
         stop = min(start + _SLICE, start + self._most_pending - len(self._pending), len(offers))
         while at < stop and size < _SLICE_BYTES:
             offer = event, sink, _ = offers[at]
@@ -172,6 +174,7 @@ class RedisSession:
                 reason = f"{length} bytes of payload, over Redis' {max_bulk} for one string"
                 sink([(event, Permanent("TOO_LARGE", reason))])
                 continue
+            trim = self._trim(event.event_type)
             if asking:
                 commands.append(_ASKING)
                 self._pending.append(_Mark.ASKING)
@@ -320,9 +323,11 @@ def too_few(replicas: int, options: RedisOptions) -> Away:
     )
 
 
-def trimming(maxlen: int | None) -> tuple[str, ...]:
+def trimming(maxlen: int | None, patterns: Sequence[str], stream: str) -> tuple[str, ...]:
     """What makes XADD remove the oldest entries. ``~``: only whole nodes of the stream, so none is rewritten."""
-    return () if maxlen is None else ("MAXLEN", "~", str(maxlen))
+    if maxlen is None or not matches(stream, patterns):
+        return ()
+    return ("MAXLEN", "~", str(maxlen))
 
 
 def xadd(

@@ -28,7 +28,7 @@ def test_a_command_in_pieces_is_the_packed_command_and_holds_the_payload_itself(
 
 def test_a_command_that_trims_says_how_many_entries_stay_before_the_fields() -> None:
     event = make_event("s", b"x" * 100_000)
-    trim = trimming(5000)
+    trim = trimming(5000, ["other", "s*"], "s")
     assert xadd(event, None, trim) == (
         "XADD",
         "s",
@@ -42,4 +42,4 @@ def test_a_command_that_trims_says_how_many_entries_stay_before_the_fields() -> 
         event.payload,
     )
     assert b"".join(pieces(event, None, trim)) == pack_command(xadd(event, None, trim))  # type: ignore[arg-type]  # as above
-    assert trimming(None) == ()
+    assert trimming(None, ["*"], "s") == trimming(5000, ["t*"], "s") == trimming(5000, [], "s") == ()

@@ -156,7 +156,7 @@ async def test_a_cluster_names_the_node_of_each_stream_and_probes_it_alone(
 async def test_streams_are_trimmed_on_every_node(cluster: ValkeyCluster) -> None:
     streams = {cluster.owner(name): name for name in map("short {}".format, range(40))}
     assert set(streams) == set(cluster.nodes)
-    publisher = await opened(cluster.nodes[0].url, maxlen=200)
+    publisher = await opened(cluster.nodes[0].url, maxlen=200, maxlen_streams=["short *"])
     events = [make_event(name, str(turn).encode()) for turn in range(600) for name in streams.values()]
     assert await outcomes(publisher, events) == [Acknowledged()] * len(events)
     for node, name in streams.items():

@@ -94,7 +94,11 @@ async def test_a_stream_keeps_about_the_latest_entries_and_the_user_needs_no_oth
     events = [make_event("short", str(n).encode()) for n in range(1000)]
     events[500] = make_event("short", b"x" * 100_000)  # such a command goes out in pieces
     url = guarded.url.replace(":right@", "short:pw@")
-    assert await outcomes(url, events, maxlen=200) == [Acknowledged()] * 1000
+    trimmed: dict[str, Any] = {"maxlen": 200, "maxlen_streams": ["audit", "sh*"]}
+    assert await outcomes(url, events, **trimmed) == [Acknowledged()] * 1000
+    others = [make_event("foreign short", str(n).encode()) for n in range(400)]
+    assert await outcomes(guarded.url, others, **trimmed) == [Acknowledged()] * 400
+    assert await admin.xlen("foreign short") == 400
     entries = cast("Any", await admin.xrange("short"))
     assert 200 <= len(entries) <= 300, "whole nodes of 100 entries are removed"
     assert [fields[b"payload"] for _, fields in entries] == [event.payload for event in events[-len(entries) :]]
