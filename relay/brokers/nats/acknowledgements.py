@@ -23,7 +23,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from nats.errors import Error, ProtocolError
+
 _LINE_END = 2  # bytes behind a message's body
+_MOST = 2 << 20  # bytes of one line or message; a server's own limit is 1 MiB for a message, unless it was raised
 # A name that needs an escape in JSON does not match; the numbers are as long as the server's longest.
 _NAME = rb'[^"\\\x00-\x1f]'
 _BODY = rb'\{"stream":"(?P<stream>' + _NAME + rb'+)"(?:,"domain":"' + _NAME + rb'*")?,"seq":(?P<sequence>\d{1,20})'
@@ -72,7 +75,15 @@ class AcknowledgementFilter:
         self._parser.reset()
 
     async def parse(self, data: bytes = b"") -> None:
-        """Take what was received; raises what the library's parser raises."""
+        """Take what was received. Raises ProtocolError for what is no protocol or has no end."""
+        try:
+            await self._parse(data)
+        except (Error, OSError):
+            raise
+        except Exception as error:
+            raise ProtocolError from error
+
+    async def _parse(self, data: bytes) -> None:
         parser = self._parser
         if parser.state != self._first_line_is_next:
             missing = parser.needed + _LINE_END - len(parser.buf)
@@ -83,6 +94,8 @@ class AcknowledgementFilter:
             parser.buf.clear()
         if rest := data[self._take_run(data) :]:
             await parser.parse(rest)
+        if len(parser.buf) > _MOST or (parser.state != self._first_line_is_next and parser.needed > _MOST):
+            raise ProtocolError
 
     def _take_run(self, data: bytes) -> int:
         """Take the acknowledgements that ``data`` begins with; returns how many bytes they are."""

@@ -16,8 +16,6 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from pamqp import commands, frame
 from pamqp.base import Frame
 from pamqp.common import FieldTable
-from pamqp.exceptions import PAMQPException
-from pamqp.header import ContentHeader
 
 from relay.brokers.rabbitmq.frames import BODY, CHANNEL, END, FRAME_START, HEADER, HEARTBEAT, METHOD, OVERHEAD
 from relay.brokers.rabbitmq.options import RabbitAddress, RabbitTarget
@@ -39,6 +37,9 @@ _SMALLEST_FRAME: Final = 4096  # bytes; what AMQP demands of both sides
 _ACCESS_REFUSED: Final = 403
 _NOT_ALLOWED: Final = 530
 _LARGEST_FRAME: Final = 1 << 17
+_LARGEST_METHOD: Final = 1 << 14
+"""Bytes of what a server says of itself, at most: pamqp takes time that grows with the square of a table."""
+_FLAGS_AT: Final = 19  # byte of a frame at which a content header says which properties follow
 _CAPABILITIES: Final[FieldTable] = {
     "publisher_confirms": True,
     "basic.nack": True,
@@ -188,7 +189,7 @@ class AmqpWire(asyncio.Protocol):
         at, end = 0, len(data)
         while end - at >= OVERHEAD and self.lost is None:
             kind, _, size = FRAME_START.unpack_from(data, at)
-            if kind not in _KINDS or size > _LARGEST_FRAME:
+            if kind not in _KINDS or size > (_LARGEST_METHOD if kind == METHOD else _LARGEST_FRAME):
                 self._lose("the server that answers is not a RabbitMQ server")
                 return
             after = at + size + OVERHEAD
@@ -212,14 +213,16 @@ class AmqpWire(asyncio.Protocol):
     def _take(self, data: bytes, kind: int) -> None:
         if kind == BODY:  # of a message that was returned
             return
+        received: object = None
         try:
-            _, _, received = frame.unmarshal(data)
-        except (PAMQPException, ValueError, KeyError, struct.error) as error:
+            if kind == HEADER:
+                self._take_returned(message_id(data))
+            else:
+                _, _, received = frame.unmarshal(data)
+        except Exception as error:  # noqa: BLE001 - what a server sends may make a decoder raise anything
             self._lose(f"a frame of the server cannot be read: {reason_of(error)}")
             return
-        if isinstance(received, ContentHeader):
-            self._take_returned(received)
-        elif self._awaited is not None and isinstance(received, self._awaited[0]):
+        if self._awaited is not None and isinstance(received, self._awaited[0]):
             if not self._awaited[1].done():
                 self._awaited[1].set_result(received)
         else:
@@ -240,11 +243,11 @@ class AmqpWire(asyncio.Protocol):
             case commands.Connection.Close():
                 self._on_close(received)
 
-    def _take_returned(self, header: ContentHeader) -> None:
+    def _take_returned(self, message_id: str) -> None:
         returned, self._returned = self._returned, None
         if returned is not None and self.owner is not None:
             reason = f"{returned.reply_text} (exchange {returned.exchange!r}, routing key {returned.routing_key!r})"
-            self.owner.on_returned(str(header.properties.message_id or ""), reason)
+            self.owner.on_returned(message_id, reason)
 
     def _on_nack(self, received: commands.Basic.Nack) -> None:
         if self.owner is not None:
@@ -325,6 +328,23 @@ class AmqpWire(asyncio.Protocol):
         self._fail_awaited(ServerClosed(code, reason))
         if self.owner is not None:
             self.owner.on_lost(reason)
+
+
+def message_id(data: bytes) -> str:
+    """The message id in a content header's frame; empty without one. Raises IndexError, ValueError and struct.error.
+
+    The properties before it are passed over unread: the table of headers may be as large as a frame.
+    """
+    (flags,) = struct.unpack_from(">H", data, _FLAGS_AT)
+    at = _FLAGS_AT + 2
+    for bit in range(15, 7, -1):
+        if not flags >> bit & 1:
+            continue
+        if bit == 13:  # the table of headers
+            at += 4 + int.from_bytes(data[at : at + 4], "big")
+        else:  # delivery mode and priority are a byte, the others short strings
+            at += 1 if bit in (12, 11) else 1 + data[at]
+    return data[at + 1 : at + 1 + data[at]].decode() if flags >> 7 & 1 else ""
 
 
 def _kind_of(error: Exception) -> type[BrokerUnreachable] | None:

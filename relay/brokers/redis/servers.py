@@ -26,6 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from relay.brokers.files import check_files
 from relay.brokers.login import present
+from relay.brokers.redis.bounded import BoundedParser
 from relay.brokers.redis.errors import classify
 from relay.brokers.redis.options import RedisOptions
 from relay.core.errors import ConfigError
@@ -255,6 +256,7 @@ def _connection_pool(url: str, connection_timeout: float) -> ConnectionPool:
             "health_check_interval": 0,
             "retry": Retry(NoBackoff(), 0),  # a repeat inside the library could overtake or double events
             "retry_on_timeout": False,
+            "parser_class": BoundedParser,
         }
         if pool.connection_class.__name__.startswith("Unix"):
             del pool.connection_kwargs["socket_keepalive"]

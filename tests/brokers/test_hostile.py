@@ -1,0 +1,180 @@
+"""Brokers whose answers have no end, or cost much to read, take neither memory nor the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from nats.errors import ProtocolError
+from nats.protocol.parser import Parser
+from pamqp import commands, frame
+from pamqp.header import ContentHeader
+from redis.exceptions import RedisError
+
+from relay.brokers.aws.publisher import AwsPublisher
+from relay.brokers.nats.acknowledgements import AcknowledgementFilter
+from relay.brokers.rabbitmq.frames import CHANNEL, END, FRAME_START, HEADER, METHOD
+from relay.brokers.rabbitmq.options import read_target
+from relay.brokers.rabbitmq.wire import AmqpWire, message_id
+from relay.brokers.redis.servers import RedisServers
+from relay.core.errors import BrokerUnreachable
+from relay.core.outcome import ConnectionCut
+from tests.brokers.harness.base import Collector, make_event
+from tests.support.options import aws_options, rabbit_options, redis_options
+from tests.support.waiting import patience
+
+MIB = 1 << 20
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Sent:
+    """How many bytes a server's connections have taken."""
+
+    bytes = 0
+
+
+@asynccontextmanager
+async def served(serve: Serve) -> AsyncIterator[int]:
+    """A server; its port."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with suppress(OSError):
+            await serve(reader, writer)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    for writer in writers:
+        writer.transport.abort()
+
+
+def endless(first: bytes, again: bytes, sent: Sent) -> Serve:
+    """A server that sends ``again`` without end to a client that has said something."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 16)
+        writer.write(first)
+        while True:
+            writer.write(again)
+            await writer.drain()
+            sent.bytes += len(again)
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (b"*1000000000\r\n", b"$1000\r\n" + b"x" * 1000 + b"\r\n"),
+        (b"$500000000\r\n", b"x" * 10_000),
+        (b"+", b"x" * 10_000),
+        (b"", b">1\r\n+pushed\r\n" * 1000),
+    ],
+)
+async def test_a_reply_of_redis_without_end_ends_the_connection(first: bytes, again: bytes) -> None:
+    sent = Sent()
+    async with served(endless(first, again, sent)) as port:
+        servers = RedisServers(redis_options(f"redis://127.0.0.1:{port}/0", connection_timeout=60.0))
+
+        async def ask() -> None:
+            connection = await servers.connect(None)
+            await connection.send_command("PING")
+            await connection.read_response()
+
+        with pytest.raises(RedisError):
+            await asyncio.wait_for(ask(), patience(30))
+    assert sent.bytes < 64 * MIB
+
+
+@pytest.mark.parametrize("first", [b"MSG _INBOX.a.1 1 4000000000\r\n", b"INFO {", b"MSG "])
+async def test_a_message_of_nats_without_end_is_no_protocol(first: bytes) -> None:
+    received = AcknowledgementFilter(Parser())
+    received.start("_INBOX.a.", lambda _: None)
+
+    async def receive() -> None:
+        await received.parse(first)
+        for _ in range(100):
+            await received.parse(b"x" * (1 << 15))
+
+    with pytest.raises(ProtocolError):
+        await receive()
+
+
+async def test_what_nats_cannot_decode_ends_the_connection() -> None:
+    """The library would read no more of it, and count it as connected."""
+    with pytest.raises(ProtocolError):
+        await AcknowledgementFilter(Parser()).parse(b"INFO {no json}\r\n")
+
+
+def _start(table: bytes) -> bytes:
+    """The server's first frame, whose properties are this table."""
+    body = struct.pack(">HHBB", 10, 10, 0, 9) + struct.pack(">I", len(table)) + table
+    body += struct.pack(">I5sI5s", 5, b"PLAIN", 5, b"en_US")
+    return FRAME_START.pack(METHOD, 0, len(body)) + body + bytes([END])
+
+
+def _nested(depth: int) -> bytes:
+    table = b""
+    for _ in range(depth):
+        table = b"\x01aF" + struct.pack(">I", len(table)) + table
+    return table
+
+
+@pytest.mark.parametrize(
+    "table", [b"\x00V" * 60_000, b"\x01at" * 5_000, _nested(2_000)], ids=["large", "cut short", "nested"]
+)
+async def test_a_table_of_rabbitmq_that_costs_much_to_read_ends_the_connection(table: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(_start(table))
+        await reader.read()
+
+    async with served(serve) as port:
+        began = time.process_time()
+        with pytest.raises(BrokerUnreachable, match=r"is not a RabbitMQ server|cannot be read"):
+            await AmqpWire.connect(read_target(rabbit_options(f"amqp://127.0.0.1:{port}")), patience(10))
+        assert time.process_time() - began < 0.3
+
+
+def test_the_id_of_a_returned_message_is_found_behind_any_headers() -> None:
+    properties = commands.Basic.Properties(
+        content_type="text/plain",
+        content_encoding="gzip",
+        headers={"a": "b" * 1000, "n": 1},
+        delivery_mode=2,
+        priority=1,
+        correlation_id="c",
+        reply_to="r",
+        expiration="1",
+        message_id="the id",
+        app_id="relay",
+    )
+    assert message_id(frame.marshal(ContentHeader(0, 5, properties), CHANNEL)) == "the id"
+    plain = commands.Basic.Properties(message_id="ü")
+    assert message_id(frame.marshal(ContentHeader(0, 5, plain), CHANNEL)) == "ü"
+    assert message_id(frame.marshal(ContentHeader(0, 5, commands.Basic.Properties()), CHANNEL)) == ""
+    table = b"\x00V" * 60_000
+    body = struct.pack(">HHQHI", 60, 0, 5, 1 << 13 | 1 << 7, len(table)) + table + b"\x06the id"
+    began = time.process_time()
+    assert message_id(FRAME_START.pack(HEADER, CHANNEL, len(body)) + body + bytes([END])) == "the id"
+    assert time.process_time() - began < 0.05
+
+
+@pytest.mark.usefixtures("aws_credentials")
+async def test_an_answer_of_aws_without_end_is_cut() -> None:
+    sent = Sent()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: 900000000\r\n\r\n"
+    async with served(endless(head, b" " * 10_000, sent)) as port:
+        url = f"sqs://eu-central-1?endpoint=http://127.0.0.1:{port}"
+        publisher, sink, events = AwsPublisher(aws_options(url)), Collector(), [make_event("q")]
+        await publisher.open()
+        await publisher.publish(events, sink)
+        [outcome] = await asyncio.wait_for(sink.outcomes(events), patience(30))
+        await publisher.close()
+    assert isinstance(outcome, ConnectionCut)
+    assert sent.bytes < 16 * MIB
