@@ -107,12 +107,12 @@ tables: $(STAMP) ## on the lowest Spark: archives in tables of Delta Lake and Ic
 	$(TABLES)/bin/pytest -q tests/spark/jobs/test_archive.py tests/spark/jobs/test_connect.py -n 0 -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning
 tables: PACKAGES = $(EVERYTHING)
 
-# BASE and BUILDER: another base image, and the URI of who builds, for the provenance statement.
+# BASE and BUILDER: another base image, and the URI of who builds, for the provenance statement. SIGN: see SECURITY.md.
 release: $(STAMP) ## wheels, source archives, image, bills of materials, checksums, provenance: dist/, from a tagged commit
 	$(BIN)/python -m deploy.release check
 	$(MAKE) --no-print-directory audit lowest tables
 	$(BIN)/python -m deploy.release build --engine "$(ENGINE)" --image-flags "$(IMAGE_FLAGS)" \
-		$(if $(BASE),--base "$(BASE)") $(if $(BUILDER),--builder "$(BUILDER)")
+		$(if $(BASE),--base "$(BASE)") $(if $(BUILDER),--builder "$(BUILDER)") $(if $(SIGN),--sign "$(SIGN)")
 
 # Resolved for every platform, so that the lock does not depend on the machine; UPGRADE=--upgrade takes newer releases.
 # The client is left out: it has no hash, and is installed from its wheel beside the relay's.

@@ -47,6 +47,7 @@ def _parse() -> argparse.Namespace:
     build.add_argument("--engine", default="", help="docker or podman, with options of its own")
     build.add_argument("--image-flags", default="", help="options of the engine's build command")
     build.add_argument("--base", default="", help="the base image; without it the Dockerfile's")
+    build.add_argument("--sign", default="", help="a command that signs a file, whose name is added to it")
     build.add_argument("--builder", default=_LOCAL, help="URI of who builds, for the provenance statement")
     return parser.parse_args()
 
@@ -76,6 +77,10 @@ def _build(source: Source, arguments: argparse.Namespace) -> None:
     statement = provenance(source, files, root=ROOT, base=base, builder=arguments.builder, started=started)
     _write("provenance.intoto.json", statement)
     _write("SHA256SUMS", checksums([*files, DIST / "provenance.intoto.json"]))
+    if arguments.sign:
+        _run(*shlex.split(arguments.sign), str(DIST / "SHA256SUMS"))
+    else:
+        sys.stderr.write("SHA256SUMS is not signed: make release SIGN=… signs it (SECURITY.md)\n")
     for path in sorted(DIST.iterdir()):
         sys.stdout.write(f"{path.stat().st_size / 1e6:8.2f} MB  {path.relative_to(DIST.parent)}\n")
 

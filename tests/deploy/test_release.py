@@ -216,14 +216,16 @@ def test_a_release_has_the_relay_and_the_client_that_it_needs(tmp_path: Path, mo
     source = replace(SOURCE, version=__version__)
 
     base = "python@sha256:" + "b" * 64
-    release._build(source, Namespace(engine=str(engine), image_flags="", base=base, builder="urn:builder"))
+    sign = f"{sys.executable} -c 'import shutil, sys; shutil.copy(sys.argv[1], sys.argv[1] + \".sig\")'"
+    release._build(source, Namespace(engine=str(engine), image_flags="", base=base, builder="urn:builder", sign=sign))
 
     dist = tmp_path / "dist"
     wheels = [f"{name}-{__version__}-py3-none-any.whl" for name in ("openoutbox_client", "openoutbox_relay")]
     packages = [*wheels, *(f"{name}-{__version__}.tar.gz" for name in ("openoutbox_client", "openoutbox_relay"))]
     summed = [line.split()[1] for line in (dist / "SHA256SUMS").read_text().splitlines()]
     assert {*packages, *(f"{wheel}.cdx.json" for wheel in wheels)} < set(summed)
-    assert {path.name for path in dist.iterdir()} == {*summed, "SHA256SUMS"}
+    assert {path.name for path in dist.iterdir()} == {*summed, "SHA256SUMS", "SHA256SUMS.sig"}
+    assert (dist / "SHA256SUMS.sig").read_bytes() == (dist / "SHA256SUMS").read_bytes()
     subjects = json.loads((dist / "provenance.intoto.json").read_text())["subject"]
     assert set(packages) < {subject["name"] for subject in subjects}
     of_client, of_relay = (json.loads((dist / f"{wheel}.cdx.json").read_text()) for wheel in wheels)
