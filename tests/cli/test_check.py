@@ -15,6 +15,7 @@ from nats.js.api import RetentionPolicy, StreamConfig
 from openoutbox import NewEvent, enqueue
 from tests.cli.running import call_cli
 from tests.support.fixtures.kafka import MakeTopic
+from tests.support.fixtures.nats import MakeStream
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
 
@@ -63,14 +64,15 @@ def test_a_topic_that_is_missing_is_named(outbox: Outbox, kafka: str, topic: Mak
     check(tmp_path, variables, "--strict", status=1)
 
 
-def test_waiting_events_that_are_not_allowed_are_named(
-    outbox: Outbox, nats_url: str, stream: str, tmp_path: Path
+async def test_waiting_events_that_are_not_allowed_are_named(
+    outbox: Outbox, nats_url: str, stream: MakeStream, tmp_path: Path
 ) -> None:
-    outbox.insert([Row(f"{stream}.orders"), Row("mails\x1b[2J"), Row("$KV.prices.gold"), Row("$KV.prices.lead")])
+    subject = (await stream()).name
+    outbox.insert([Row(f"{subject}.orders"), Row("mails\x1b[2J"), Row("$KV.prices.gold"), Row("$KV.prices.lead")])
     variables = {
         "STORAGE_URL": outbox.relay_url,
         "PUBLISHER_URL": nats_url,
-        "ALLOWED_EVENT_TYPES": f"{stream}.*,*.gold,$KV.*.lead",
+        "ALLOWED_EVENT_TYPES": f"{subject}.*,*.gold,$KV.*.lead",
     }
     refused = check(tmp_path, variables, status=1)["refused"]
     assert [(level, message.partition(": no pattern")[0][:90]) for level, message, _ in refused] == [

@@ -220,7 +220,7 @@ def test_a_writer_may_compare_a_repeat_where_sql_api_is_installed(managed: Manag
     managed.run("GRANT INSERT (event_id, event_type, payload, partition_key, headers, available_at) ON orders TO bare")
     done = managed.cli("check", "--for", "writer", url=bare, STORAGE_TABLE_NAME="orders")
     assert done.returncode == 0, done.stdout
-    assert 'lacks EXECUTE on function "public"."orders_same"(UUID, TEXT, BYTEA)' in done.stdout
+    assert 'lacks EXECUTE on function "orders_same"(UUID, TEXT, BYTEA)' in done.stdout
 
 
 @EACH

@@ -92,7 +92,7 @@ class AwsClient:
             return
 
 
-class _BoundedSession(AIOHTTPSession):
+class _BoundedSession(AIOHTTPSession):  # type: ignore[misc]  # the library has no types
     """The SDK's HTTP client, which reads no more of an answer than the services ever send."""
 
     async def send(self, request: AWSPreparedRequest) -> AioAWSResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.support.waiting import eventually, patience, wait_until_async
 pytestmark = pytest.mark.redis
 
 
-async def opened(url: str, **options: float) -> RedisPublisher:
+async def opened(url: str, **options: Any) -> RedisPublisher:
     publisher = RedisPublisher(redis_options(url, **options))
     await publisher.open()
     return publisher
