@@ -207,11 +207,11 @@ ORDER BY COUNT(*) DESC, event_type ASC
 LIMIT (SELECT %(types)s::bigint);
 
 -- name: delivered_by_minute
--- How many events were delivered in each of the last MINUTES: of each minute the first MOST are counted. A minute that has
--- more is estimated from the time that these took, so that the cost is the same at any pace.
+-- How many events were delivered in each of the last MINUTES and in the current one: of each minute the first MOST are
+-- counted. A minute that has more is estimated from the time that these took, so that the cost is the same at any pace.
 -- Index: idx_openoutbox_prune_delivered, MINUTES times MOST entries at most, index-only where the table has been vacuumed,
 -- after claim:guard in its transaction. Locks: none. Parameters: minutes, most.
--- Result: the minute's start, the count, whether it is exact; minutes without a delivery are left out.
+-- Result: the minute's start, the count, whether it is exact; every minute has its row, the current one the last.
 SELECT
     minute.start,
     CASE
@@ -243,7 +243,6 @@ CROSS JOIN LATERAL (
         LIMIT (SELECT %(most)s::bigint)
     ) AS first
 ) AS counted
-WHERE counted.events > 0
 ORDER BY minute.start;
 
 -- name: index_scans

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from html import unescape
 from pathlib import Path
 from urllib.parse import urlencode
@@ -89,6 +91,23 @@ def test_the_overview_has_failed_attempts_by_type(console: ConsoleClient, record
     [table] = re.findall(r'(?s)id="types".*?<table.*?<tbody>(.*?)</tbody>', console.get("/").text)
     lines = [" ".join(re.sub(r"<[^>]+>", " ", line).split()) for line in table.split("</tr>")[:-1]]
     assert lines == ["order.paid 2 30 1", "user.left 0 4 0"]
+
+
+def test_the_overview_says_zero_for_the_minutes_since_the_last_delivery(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    recorded.fill("t", 81)
+    recorded.database.run(
+        "UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now() - interval '30 minutes', "
+        "updated_at = now() - interval '30 minutes'"
+    )
+    page = console.get("/")
+    assert "Delivered last minute 0 " in text_of(page)
+    [text] = re.findall(r"data-plot=\"([^\"]+)\"", page.text)
+    plot = json.loads(unescape(text))
+    assert len(plot["times"]) == len(plot["events"]) == 60
+    assert max(plot["times"]) > time.time() - 150
+    assert [events for events in plot["events"] if events] == [81]
 
 
 def test_the_search_goes_forth_and_back(console: ConsoleClient, recorded: Outbox) -> None:

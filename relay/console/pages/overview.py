@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -52,20 +51,11 @@ def _values(overview: Overview, places: dict[str, tuple[str, str]]) -> dict[str,
         "most": MOST_COUNTED,
         "estimated": not all(minute.exact for minute in overview.minutes),
         "hour": sum(minute.events for minute in overview.minutes),
-        "last_minute": _last_full_minute(overview),
+        "last_minute": overview.minutes[-2].events,  # the last row is the minute that goes on
     }
 
 
 def plot_of(minutes: list[MinuteCount]) -> dict[str, list[float]]:
-    """Times in seconds since 1970, and the events of each minute, without gaps."""
-    counts = {int(each.minute.timestamp()): each.events for each in minutes if isinstance(each.minute, datetime)}
-    if not counts:
-        return {"times": [], "events": []}
-    times = list(range(min(counts), max(counts) + 60, 60))[1:-1]  # the first and the last minute are not whole
-    return {"times": [float(time) for time in times], "events": [float(counts.get(time, 0)) for time in times]}
-
-
-def _last_full_minute(overview: Overview) -> int:
-    """Events delivered in the minute before the current one."""
-    minutes = overview.minutes
-    return minutes[-2].events if len(minutes) > 1 else 0
+    """Times in seconds since 1970, and the events of each whole minute."""
+    counts = [(each.minute.timestamp(), float(each.events)) for each in minutes[:-1]]  # the last one goes on
+    return {"times": [time for time, _ in counts], "events": [events for _, events in counts]}

@@ -6,6 +6,7 @@ costs more the more waits. A statement that takes longer than ``STATEMENT_SECOND
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from relay.core.pause import Pause
@@ -58,7 +59,7 @@ class TypeCount(NamedTuple):
 class MinuteCount(NamedTuple):
     """How many events were delivered in the minute that begins then."""
 
-    minute: Moment
+    minute: datetime
     events: int
     exact: bool
     """False for an estimate."""
@@ -78,7 +79,7 @@ class Overview(NamedTuple):
     """Counts end at ``MOST_COUNTED``."""
     relays: list[ConnectedRelay]
     minutes: list[MinuteCount]
-    """The last hour, without minutes in which nothing was delivered."""
+    """The last hour, a row for each minute; the last row is the current minute."""
     types: list[TypeCount]
     """The last hour."""
     oldest_delivered_age: float
