@@ -120,7 +120,8 @@ def _read(connection: Connection, table: TableName) -> StatsReading:
 
     held, problem = None, ""
     try:
-        held = read_held(connection, table)
+        backlog = read_held(connection, table)
+        held = [] if backlog is None else backlog.pauses
     except SchemaError as error:  # a reader without that right has the figures all the same
         problem = str(error)
     relays = None

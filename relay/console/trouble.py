@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
 from relay.core.durations import span
 from relay.core.finding import Finding, Level
-from relay.core.pause import Pause, PauseScope
+from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import MOST_COUNTED, Overview
 
 LATE: Final = 60.0
@@ -17,12 +17,11 @@ PRUNED_AFTER: Final = 8 * 86_400.0
 """Seconds; prune retains a week by default, and runs once a day at least."""
 
 
-def troubles(overview: Overview, pauses: Sequence[Pause] = ()) -> list[Finding]:
-    """The findings, errors first; empty when all is well. What is paused as a whole is not late."""
-    stopped = any(pause.target.scope is PauseScope.ALL for pause in pauses)
+def troubles(overview: Overview) -> list[Finding]:
+    """The findings, errors first; empty when all is well."""
     findings = [
-        *_pauses(pauses),
-        *(() if stopped else _lag(overview)),
+        *(_pause(held) for held in overview.held),
+        *_lag(overview),
         *_relays(overview),
         *_dead(overview),
         *_retrying(overview),
@@ -32,16 +31,19 @@ def troubles(overview: Overview, pauses: Sequence[Pause] = ()) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.level is not Level.ERROR)
 
 
-def _pauses(pauses: Sequence[Pause]) -> Iterator[Finding]:
-    for pause in pauses:
-        target, reason = str(pause.target), f": {pause.reason}" if pause.reason else ""
-        end = "until it is resumed" if pause.until is None else f"until {_minute(pause.until)} or until it is resumed"
-        yield Finding(
-            Level.WARNING,
-            "pause",
-            f"{target[0].upper()}{target[1:]} is paused{reason}.",
-            f"Paused by {pause.paused_by} at {_minute(pause.since)}, {end}.",
-        )
+def _pause(held: HeldEvents) -> Finding:
+    pause = held.pause
+    reason = f": {pause.reason}" if pause.reason else ""
+    events = f"{'at least ' if held.at_least else ''}{counted(held.events, 'due event')}"
+    verb = "waits" if held.events == 1 and not held.at_least else "wait"
+    waiting = f"; {events} {verb} because of it" if held.events else ""
+    end = "until it is resumed" if pause.until is None else f"until {_minute(pause.until)} or until it is resumed"
+    return Finding(
+        Level.WARNING,
+        "pause",
+        f"{_sentence(str(pause.target))} is paused{reason}{waiting}.",
+        f"Paused by {pause.paused_by} at {_minute(pause.since)}, {end}.",
+    )
 
 
 def _lag(overview: Overview) -> Iterator[Finding]:

@@ -57,12 +57,14 @@ DELETE FROM openoutbox_pauses
 WHERE until <= NOW();
 
 -- name: held
--- How many of the SAMPLE oldest due rows each pause holds back.
+-- How many of the SAMPLE oldest due rows each pause holds back, and how late the others are.
 -- Index: idx_openoutbox_processing_queue, SAMPLE entries at most, after claim:guard in its transaction. Locks: none.
 -- Parameters: paused (patterns of LIKE), sample. Result for each pattern, in their order: how many; how many rows were
--- looked at.
+-- looked at; the age in seconds of the oldest of them that no pattern holds, 0 when there is none.
 WITH looked AS MATERIALIZED (
-    SELECT event_type
+    SELECT
+        event_type,
+        available_at
     FROM openoutbox_events
     WHERE status = 'PENDING' AND available_at <= NOW()
     ORDER BY available_at, created_at
@@ -71,6 +73,15 @@ WITH looked AS MATERIALIZED (
 
 SELECT
     (SELECT COUNT(*) FROM looked WHERE looked.event_type LIKE pause.pattern),
-    (SELECT COUNT(*) FROM looked)
+    (SELECT COUNT(*) FROM looked),
+    (
+        SELECT
+            CASE
+                WHEN ISFINITE(MIN(available_at)) THEN GREATEST(DATE_PART('epoch', NOW() - MIN(available_at)), 0)
+                ELSE 0
+            END
+        FROM looked
+        WHERE event_type NOT LIKE ALL(%(paused)s::text[])
+    )
 FROM UNNEST(%(paused)s::text[]) WITH ORDINALITY AS pause (pattern, place)
 ORDER BY pause.place;

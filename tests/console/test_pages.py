@@ -13,6 +13,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from relay.outbox.options import application_name
 from tests.console.access.making import token, tokens_file
 from tests.console.conftest import ConsoleClient, client_of
 from tests.outbox.admin.filling import fill_aged
@@ -108,6 +109,31 @@ def test_the_overview_says_zero_for_the_minutes_since_the_last_delivery(
     assert len(plot["times"]) == len(plot["events"]) == 60
     assert max(plot["times"]) > time.time() - 150
     assert [events for events in plot["events"] if events] == [81]
+
+
+def test_the_overview_counts_what_a_pause_holds_and_suspects_no_broker(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    def insert_due(event_type: str, minutes: int) -> None:
+        recorded.database.run(
+            "INSERT INTO openoutbox_events (event_id, event_type, payload, available_at) "
+            "VALUES (gen_random_uuid(), %s, '', now() - make_interval(mins => %s))",
+            [event_type, minutes],
+        )
+        console.app.state.console.readings.forget()
+
+    with recorded.database.connect() as relay:
+        relay.execute("SELECT set_config('application_name', %s, FALSE)", [application_name("relay-0")])
+        insert_due("user.signup", 50)
+        assert send(console, "/pauses", scope="type", name="user.signup", reason="repair").status_code == 303
+        text = text_of(console.get("/"))
+        assert "Event type user.signup is paused: repair; 1 due event waits because of it." in text
+        assert "Nothing is in flight" not in text
+        assert "Lag 0 s" in text
+        insert_due("user.left", 5)
+        text = text_of(console.get("/"))
+        assert "Nothing is in flight: 2 events wait, the oldest has been due for 5 min" in text
+        assert "Lag 5 min" in text
 
 
 def test_the_search_goes_forth_and_back(console: ConsoleClient, recorded: Outbox) -> None:

@@ -12,6 +12,7 @@ from relay.core.durations import span
 from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.core.ports import Backlog
 from relay.outbox.admin.browse import Figures
+from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import ConnectedRelay, Overview, TypeCount
 from relay.postgres.horizon import Holder, XminHorizon
 
@@ -101,7 +102,7 @@ def test_findings(scene: Scene, expected: list[tuple[str, str]]) -> None:
 )
 def test_a_pause_is_a_finding_that_says_who_why_and_how_long(until: datetime | None, advice: str) -> None:
     pause = Pause(PauseTarget(PauseScope.TYPE, "a"), until, "ada", "repair", _SINCE)
-    (finding,) = troubles(Scene().overview(), [pause])
+    [finding] = troubles(Scene().overview()._replace(held=[HeldEvents(pause, 0, at_least=False)]))
     assert finding.message == "Event type a is paused: repair."
     assert finding.advice.startswith(advice)
 

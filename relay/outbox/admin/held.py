@@ -25,19 +25,29 @@ class HeldEvents(NamedTuple):
     """More events are due than were looked at, so there may be more of them."""
 
 
-def read_held(connection: Connection, table: TableName) -> list[HeldEvents]:
-    """The pauses in force over a connection of ``operating``, the oldest first; empty without the extension.
+class HeldBacklog(NamedTuple):
+    """What the pauses in force hold back, and how late the other events are."""
+
+    pauses: list[HeldEvents]
+    """The oldest pause first."""
+    oldest_due_age: float
+    """Seconds for which the oldest event that no pause holds has been due; 0.0 if all that were looked at are held."""
+
+
+def read_held(connection: Connection, table: TableName) -> HeldBacklog | None:
+    """Over a connection of ``operating``; None without a pause in force, and without the extension.
 
     Raises SchemaError without SELECT on the table of the pauses; the message names the GRANT.
     """
     pauses = pauses_in_force(connection, table)
     if not pauses:
-        return []
+        return None
     parameters = {"paused": [pause.target.pattern for pause in pauses], "sample": MOST_LOOKED_AT}
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
         counts = rows(connection, "outbox/pause:held", table, parameters)
-    return [
+    held = [
         HeldEvents(pause, events, looked_at == MOST_LOOKED_AT)
-        for pause, (events, looked_at) in zip(pauses, counts, strict=True)
+        for pause, (events, looked_at, _) in zip(pauses, counts, strict=True)
     ]
+    return HeldBacklog(held, counts[0][2])

@@ -6,16 +6,16 @@ costs more the more waits. A statement that takes longer than ``STATEMENT_SECOND
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from relay.core.pause import Pause
 from relay.core.ports import Backlog
 from relay.outbox.admin.browse import Figures, read_figures
 from relay.outbox.admin.connection import Moment, rows
+from relay.outbox.admin.held import HeldEvents, read_held
 from relay.outbox.admin.readings import bounded_reading, one_round_trip
 from relay.outbox.options import application_name
-from relay.outbox.pauses import pauses_in_force
 from relay.postgres.horizon import XminHorizon
 from relay.postgres.sql import TableName, statement
 
@@ -76,7 +76,7 @@ class Overview(NamedTuple):
     """The outbox at a glance, at one moment."""
 
     figures: Figures
-    """Counts end at ``MOST_COUNTED``."""
+    """Counts end at ``MOST_COUNTED``; an event that a pause holds is not late."""
     relays: list[ConnectedRelay]
     minutes: list[MinuteCount]
     """The last hour, a row for each minute; the last row is the current minute."""
@@ -86,8 +86,8 @@ class Overview(NamedTuple):
     """Seconds; 0.0 when none is DELIVERED."""
     horizon: XminHorizon
     """What keeps vacuum from removing dead rows."""
-    pauses: list[Pause] | None = None
-    """Those in force; None without the extension."""
+    held: Sequence[HeldEvents] = ()
+    """The pauses in force, the oldest first, and what each holds back."""
 
 
 def read_overview(url: str, table: TableName) -> Overview:
@@ -106,16 +106,19 @@ def read_overview(url: str, table: TableName) -> Overview:
             ("outbox/backlog:oldest_delivered_age", {}),
             ("horizon:held", {}),
         )
-        pauses = pauses_in_force(connection, table)
-    [(*backlog, in_flight)] = figures
+        held = read_held(connection, table)
+    [(*counts, in_flight)] = figures
+    backlog = Backlog(*counts)
+    if held is not None:
+        backlog = backlog._replace(oldest_due_age=held.oldest_due_age)
     return Overview(
-        Figures(Backlog(*backlog), in_flight),
+        Figures(backlog, in_flight),
         [ConnectedRelay(*row) for row in relays],
         [MinuteCount(*row) for row in minutes],
         [TypeCount(*row) for row in types],
         float(age[0][0]),
         XminHorizon.of(horizon[0]),
-        pauses,
+        () if held is None else held.pauses,
     )
 
 
