@@ -17,8 +17,11 @@ from relay_cli.screen import ago, columns, painted, wrapped
 from relay_cli.values import event_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from relay.inbox.letters import ShownLetter
     from relay.outbox.admin.browse import ShownEvent
+    from relay.outbox.admin.why import Why
 
 _ABSENT = (
     "; it was not committed, or its row was pruned, archived or, with ON_DELIVERED=delete, deleted on delivery. "
@@ -38,8 +41,9 @@ def command(
     storage_url: StorageUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Show one event: every column, its headers and its payload.
+    """Show one event: why it is not delivered and what to do, every column, its headers and its payload.
 
+    The first line names what is in its way, with order per key the event that it waits for; "also" names what else is.
     A payload that is UTF-8 text is shown as text, JSON indented; anything else in base64. With --json,
     payload_encoding says which: utf-8 or base64.
 
@@ -47,14 +51,28 @@ def command(
 
     Example: relay-cli show 0190b0a0-0000-7000-8000-000000000001
     """
-    from relay.outbox.admin.browse import show_event
+    from relay.outbox.admin.explain import explain_event
 
     url, name = outbox_of(context, storage_url, table)
-    event = show_event(url, name, event_id)
-    if event is None:
+    explained = explain_event(url, name, event_id)
+    if explained is None:
         say(f"error: there is no event {event_id} in table {name}{_ABSENT}", err=True)
         raise typer.Exit(1)
-    print_row_json(event) if as_json else print_row(event)
+    event, why = explained
+    if as_json:
+        print_row_json(event, why=why.answer())
+        return
+    for label, text in _explanation(why):
+        say(wrapped(f"{label:<15}{one_line(text)}", columns(sys.stdout), " " * 15))
+    print_row(event)
+
+
+def _explanation(why: Why) -> Iterator[tuple[str, str]]:
+    """Why it is not delivered, and what to do; then what else is in its way."""
+    for label, reason in (("why:", why.first), *(("also:", reason) for reason in why.also)):
+        yield label, reason.sentence
+        if reason.step:
+            yield "to do:", reason.step
 
 
 def _text(payload: bytes) -> str | None:
@@ -66,9 +84,9 @@ def _text(payload: bytes) -> str | None:
     return None if "\x00" in text else text
 
 
-def print_row_json(event: ShownEvent | ShownLetter) -> None:
-    """One JSON object of all columns."""
-    answer: dict[str, object] = event._asdict()
+def print_row_json(event: ShownEvent | ShownLetter, **further: object) -> None:
+    """One JSON object of all columns, and of what is known beside them."""
+    answer: dict[str, object] = {**event._asdict(), **further}
     text = _text(event.payload)
     answer["payload_encoding"] = "base64" if text is None else "utf-8"
     answer["payload"] = base64.b64encode(event.payload).decode() if text is None else text

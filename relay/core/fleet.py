@@ -6,7 +6,8 @@ there before its row exists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -23,6 +24,20 @@ FORGOTTEN: Final = 600.0
 
 DESTINATION: Final = "destination"
 """The name of a difference that is no variable."""
+
+
+_CONDITION: Final = re.compile(r"destination (\S{1,300}) is (slow|blocked|away|refused) since (\S+Z): ")
+
+
+class ReportedCondition(NamedTuple):
+    """What a relay says of one destination that does not flow."""
+
+    name: str
+    state: str
+    """``slow``, ``blocked``, ``away`` or ``refused``."""
+    since: str
+    """RFC 3339."""
+    reason: str
 
 
 class CommonSettings(NamedTuple):
@@ -50,6 +65,20 @@ class SharedValue(Generic[Value]):
 
     value: Value
     relays: list[str]
+
+
+def heartbeat_reason(troubles: Mapping[str, str], refused: Iterable[str] = ()) -> str:
+    """What is wrong, as a heartbeat says it: destinations (what they are like, by title), and rows that are refused."""
+    return "; ".join([*(f"{title} is {trouble}" for title, trouble in troubles.items()), *refused])
+
+
+def conditions_in(reason: str) -> Iterator[ReportedCondition]:
+    """The destinations of a ``heartbeat_reason``."""
+    matches = list(_CONDITION.finditer(reason))
+    ends = [*(one.start() for one in matches[1:]), len(reason)]
+    for one, end in zip(matches, ends, strict=False):
+        text = reason[one.end() : end].partition("; the database refuses to ")[0]
+        yield ReportedCondition(one[1], one[2], one[3], text.removesuffix("; "))
 
 
 def same_destination(one: str, other: str) -> bool:

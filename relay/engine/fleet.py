@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 from relay.core.errors import SchemaError, StorageError
-from relay.core.fleet import HEARTBEAT
+from relay.core.fleet import HEARTBEAT, heartbeat_reason
 from relay.core.outside import shown
 from relay.core.ports import Fleet, Heartbeat
 from relay.core.telemetry import RelayState
@@ -45,6 +46,7 @@ class FleetWatch:
         destinations that do not flow.
         """
         self._troubles = troubles
+        self._refused_rows = context.refused_rows
         self._fleet = fleet
         self._pauses = pauses
         self._settled = settled
@@ -105,9 +107,9 @@ class FleetWatch:
         self._samples.append((now, delivered, failed))
         seconds = max(now - since, 1.0)
         health, everything = self._health, self._pauses.everything
-        troubles = [f"{title} is {trouble}" for title, trouble in self._troubles().items()]
-        destinations = shown("; ".join(troubles[:_MOST_NAMED]))
-        state, reason = _STATES[health.state], health.storage_error or destinations or health.broker_error
+        troubles = dict(islice(self._troubles().items(), _MOST_NAMED))
+        degraded = shown(heartbeat_reason(troubles, self._refused_rows.degraded().values()))
+        state, reason = _STATES[health.state], health.storage_error or degraded or health.broker_error
         if health.state is RelayState.ACTIVE and everything is not None:
             state, reason = "paused", str(everything)
         return Heartbeat(

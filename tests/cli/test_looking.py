@@ -183,6 +183,21 @@ def test_what_could_steer_a_terminal_is_escaped(outbox: Outbox, tmp_path: Path) 
         assert r"a\x1b[2Jb\tc\nd" in done.stdout
 
 
+def test_show_says_first_why_the_event_is_not_delivered(outbox: Outbox, tmp_path: Path) -> None:
+    [event_id] = outbox.insert([Row("a")])
+    failed = (
+        "UPDATE openoutbox_events SET attempts = 1, last_error = 'HTTP_503: busy', available_at = '2100-01-01 00:00Z'"
+    )
+    outbox.database.run(failed)
+    lines = call_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url).stdout.splitlines()
+    sentence = "It is tried again at 2100-01-01T00:00:00Z, after 1 failed attempt: HTTP_503: busy."
+    assert lines[0] == f"why:           {sentence}"
+    assert lines[1].startswith("to do:         Relays repeat it.")
+    assert lines[2] == "also:          No relay is connected to the database."
+    why = answer(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)["why"]
+    assert (why["cause"], why["blocker"], [one["cause"] for one in why["also"]]) == ("backoff", None, ["relay"])
+
+
 def test_show_prints_every_column_and_json_indented(outbox: Outbox, tmp_path: Path) -> None:
     [event_id] = outbox.insert([Row("user.signup", '{"a":[1,"ü"]}'.encode(), "k", '{"h": 12345678901234567890123}')])
     done = call_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)

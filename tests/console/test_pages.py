@@ -13,7 +13,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from relay.outbox.extensions import add_extension
 from relay.outbox.options import application_name
+from relay.postgres.sql import TableName
 from tests.console.access.making import token, tokens_file
 from tests.console.conftest import ConsoleClient, client_of
 from tests.outbox.admin.filling import fill_aged
@@ -134,6 +136,31 @@ def test_the_overview_counts_what_a_pause_holds_and_suspects_no_broker(
         text = text_of(console.get("/"))
         assert "Nothing is in flight: 2 events wait, the oldest has been due for 5 min" in text
         assert "Lag 5 min" in text
+
+
+def test_an_event_says_why_it_is_not_delivered_in_the_words_of_the_api(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    add_extension(recorded.owner_url, TableName(), "key-order")
+    first, second = recorded.insert([Row("a", partition_key="k"), Row("b", partition_key="k")])
+    recorded.database.run(
+        "INSERT INTO openoutbox_relays (instance, relay_id, version, host, state, destination_type, destination, "
+        "lease_timeout, ordering, on_delivered) "
+        "VALUES (gen_random_uuid(), 'relay-0', '1', 'h', 'active', 'kafka', 'f', 180, 'key', 'keep')"
+    )
+    path = f"/api/v1/events/{second}"
+    answer = console.get(path)
+    why = answer.json()["why"]
+    assert why["sentence"] == f"It waits behind event {first} of its key, which is PENDING."
+    assert (why["blocker"], why["also"]) == ({"kind": "event", "name": first}, [])
+    page = console.get(f"/events/{second}")
+    assert f"{why['sentence']} {why['step']}" in text_of(page)
+    assert f'href="/events/{first}"' in page.text
+    send(console, "/pauses", scope="type", name="b")
+    changed = console.get(path, headers={"If-None-Match": answer.headers["etag"]})
+    assert (changed.status_code, changed.json()["why"]["cause"]) == (200, "pause")
+    bury = {"Idempotency-Key": "a", "If-Match": answer.headers["etag"]}
+    assert console.post(f"{path}/bury", json={}, headers=bury).status_code == 200
 
 
 def test_the_search_goes_forth_and_back(console: ConsoleClient, recorded: Outbox) -> None:

@@ -102,6 +102,13 @@ _EVENTS: Final = (
             "headers": {"source": "shop"},
             "payload": '{"user": 1}',
             "payload_encoding": "utf-8",
+            "why": {
+                "cause": "dead",
+                "sentence": f"It has been dead since 2026-03-10T12:00:00Z, after 1 failed attempt: {_ERROR}.",
+                "step": f"Remove the cause, then: relay-cli replay --id {EVENT_IDS[0]}",
+                "blocker": None,
+                "also": [],
+            },
         },
     ),
     Example(

@@ -30,7 +30,7 @@ from relay.console.api.requests import (
 from relay.console.context import ConsoleParts, shows_payloads
 from relay.core.event import Status
 from relay.outbox.admin.actions import Action, EventAction, EventMissing, change_event, check_action
-from relay.outbox.admin.browse import show_event
+from relay.outbox.admin.explain import explain_event
 from relay.outbox.admin.search import LONGEST_PAGE, EventSearch, search_events
 
 router = APIRouter(tags=["events"])
@@ -66,12 +66,13 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
 
 @router.get("/events/{event_id}")
 def retrieve_event(console: ConsoleParts, identity: Reader, event_id: UUID, response: Response) -> EventDetail:
-    """One event. Payload and headers are null for a role that may not see them."""
-    event = show_event(console.url, console.table, event_id)
-    if event is None:
+    """One event, and why it is not delivered. Payload and headers are null for a role that may not see them."""
+    explained = explain_event(console.url, console.table, event_id)
+    if explained is None:
         raise EventMissing(f"there is no event {event_id} in table {console.table}")
-    response.headers["ETag"] = etag(event.updated_at, identity.role)
-    return EventDetail.of(event, visible=shows_payloads(identity))
+    detail = EventDetail.of(explained, visible=shows_payloads(identity))
+    response.headers["ETag"] = etag(explained.event.updated_at, identity.role, detail.why.model_dump_json())
+    return detail
 
 
 @router.post("/events/{event_id}/{action}")

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.browse import ListedEvent, ShownEvent
 from relay.outbox.admin.changes import Change
+from relay.outbox.admin.explain import ExplainedEvent
 from relay.outbox.admin.overview import DeadGroup
 from relay.postgres.codec import Moment
 
@@ -75,6 +76,32 @@ class EventItems(_Model):
     )
 
 
+class BlockerItem(_Model):
+    """What is in an event's way."""
+
+    kind: Literal["event", "pause", "destination", "relay"]
+    name: str = Field(description="An event's id, what a pause names, or the name of the destination or relay.")
+
+
+class ReasonItem(_Model):
+    """One cause for which an event is not delivered."""
+
+    cause: str = Field(
+        description="`delivered`, `dead`, `lease`, `backoff`, `scheduled`, `pause`, `key`, `destination`, `relay`, "
+        "`refused`, `due` or `unknown`.",
+        examples=["pause"],
+    )
+    sentence: str = Field(examples=["Event type user.signup is paused by ada since 2026-03-10T12:00:00Z: repair."])
+    step: str = Field(description="What to do; empty where there is nothing to do.")
+    blocker: BlockerItem | None
+
+
+class WhyItem(ReasonItem):
+    """Why an event is not delivered: the first cause that holds, and the others."""
+
+    also: list[ReasonItem] = Field(description="Further causes; one that says `if` may hold.")
+
+
 class EventDetail(_Model):
     """One event, whole. Its ETag is for `If-Match`."""
 
@@ -93,10 +120,12 @@ class EventDetail(_Model):
     headers: Any = Field(description="Null when the role may not see it.")
     payload: str | None = Field(description="Null when the role may not see it.")
     payload_encoding: _Encoding
+    why: WhyItem
 
     @classmethod
-    def of(cls, event: ShownEvent, *, visible: bool) -> EventDetail:
+    def of(cls, explained: ExplainedEvent, *, visible: bool) -> EventDetail:
         """The API's form of an event, with its payload and headers where they may be seen."""
+        event = explained.event
         values = event._asdict()
         moments = ("created_at", "available_at", "locked_at", "delivered_at", "updated_at")
         values |= {name: moment_text(values[name]) for name in moments}
@@ -107,7 +136,8 @@ class EventDetail(_Model):
         if not visible:
             encoding = "hidden"
             values |= {"payload": None, "headers": None}
-        return cls(**values, payload_encoding=encoding)
+        why = WhyItem.model_validate(explained.why.answer())
+        return cls(**values, payload_encoding=encoding, why=why)
 
 
 class ActionBody(_Model):

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Header
 
 from relay.console.access import Identity, Role, require
+from relay.console.conditional import digest
 from relay.console.problems import RequestProblem
 from relay.outbox.admin.changes import LONGEST_KEY, Request
 from relay.postgres.codec import Moment
@@ -40,14 +41,14 @@ def change_request(identity: Identity, key: str | None, reason: str) -> Request:
     return Request(identity.name, key, reason)
 
 
-def etag(updated_at: Moment, role: Role) -> str:
+def etag(updated_at: Moment, role: Role, beside: str = "") -> str:
     """An event's version: when it was last changed, in microseconds since 1970, and for which role it is shown.
 
-    A role decides whether an answer has the payload, so an answer for one is not an unchanged answer for another.
+    A role decides whether an answer has the payload, so an answer for one is not an unchanged answer for another. What
+    is shown ``beside`` the event tells answers apart, too, and is no part of the version.
     """
-    if isinstance(updated_at, datetime):
-        return f'"{(updated_at - _EPOCH) // timedelta(microseconds=1)}.{role}"'
-    return f'"{updated_at}.{role}"'
+    version = (updated_at - _EPOCH) // timedelta(microseconds=1) if isinstance(updated_at, datetime) else updated_at
+    return f'"{version}.{role}{f".{digest(beside.encode())}" if beside else ""}"'
 
 
 def expected_version(if_match: str | None) -> datetime | None:

@@ -23,8 +23,10 @@ from relay.core.errors import OutboxError
 from relay.core.event import Status
 from relay.deliverylog import ListAttempts
 from relay.outbox.admin.actions import Action, EventAction, EventMissing, change_event
-from relay.outbox.admin.browse import ShownEvent, show_event
+from relay.outbox.admin.browse import ShownEvent
+from relay.outbox.admin.explain import explain_event
 from relay.outbox.admin.search import EventSearch, search_events
+from relay.outbox.admin.why import Reason
 
 router = APIRouter(include_in_schema=False)
 
@@ -91,9 +93,10 @@ def search_page(
 @router.get("/events/{event_id}")
 async def event_page(request: Request, console: ConsoleParts, identity: Reader, event_id: UUID) -> HTMLResponse:
     """One event, its payload where the role may see it, and its attempts where there is a delivery log."""
-    event = await run_in_threadpool(show_event, console.url, console.table, event_id)
-    if event is None:
+    explained = await run_in_threadpool(explain_event, console.url, console.table, event_id)
+    if explained is None:
         raise EventMissing(f"there is no event {event_id} in table {console.table}")
+    event, why = explained
     attempts, log_trouble = await _attempts(console, event_id)
     return page(
         request,
@@ -101,6 +104,7 @@ async def event_page(request: Request, console: ConsoleParts, identity: Reader, 
         identity,
         title=f"Event {event_id}",
         event=event,
+        reasons=[(reason, _address(reason)) for reason in (why.first, *why.also)],
         seen=etag(event.updated_at, identity.role),
         headers=headers_of(event),
         payload=ShownPayload.of(event.payload),
@@ -126,6 +130,14 @@ def act(
     window = console.duplicate_window() if action is Action.REPLAY else 0.0
     change_event(console.url, console.table, wish, change_request(identity, idempotency_key, reason), window)
     return RedirectResponse(f"/events/{event_id}?done={action}", 303)
+
+
+def _address(reason: Reason) -> str | None:
+    """The page of what is in the event's way."""
+    if reason.blocker is None:
+        return None
+    kind, name = reason.blocker
+    return f"/events/{name}" if kind == "event" else "/fleet"
 
 
 def _actions(event: ShownEvent) -> list[tuple[str, str]]:

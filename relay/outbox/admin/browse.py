@@ -94,9 +94,9 @@ def list_events(url: str, table: TableName, row_filter: RowFilter) -> list[Liste
         return [ListedEvent(*row) for row in rows(connection, "outbox/admin:list", table, parameters, tag)]
 
 
-def show_event(url: str, table: TableName, event_id: UUID) -> ShownEvent | None:
+def read_event(connection: Connection, table: TableName, event_id: UUID) -> ShownEvent | None:
     """One event, or None when there is none of that id. Raises StorageBusy when the table is locked."""
-    with operating(url, table, _DOING) as connection, short_transaction(connection):
+    with short_transaction(connection):
         matches = rows(connection, "outbox/admin:show", table, {"event_id": event_id})
         return ShownEvent(*matches[0]) if matches else None
 

@@ -1,0 +1,74 @@
+"""One event with why it is not delivered: the reader of the facts that ``why`` judges. Reads only, and locks nothing.
+
+The database user needs SELECT on the outbox. Without it on the tables of pauses and relays the answer says what it
+does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+from relay.core.errors import SchemaError, StorageBusy
+from relay.core.event import Status
+from relay.outbox.admin.browse import ShownEvent, read_event
+from relay.outbox.admin.connection import Connection, database_time, operating, rows
+from relay.outbox.admin.fleet import read_members
+from relay.outbox.admin.readings import STATEMENT_SECONDS
+from relay.outbox.admin.why import EventAhead, Facts, Why, why
+from relay.outbox.options import application_name
+from relay.outbox.pauses import pauses_in_force
+from relay.outbox.tablecheck import ORDER_COLUMN
+from relay.postgres.errors import translating
+from relay.postgres.sql import TableName, statement
+
+T = TypeVar("T")
+
+
+class ExplainedEvent(NamedTuple):
+    """An event, and what is in its way."""
+
+    event: ShownEvent
+    why: Why
+
+
+def explain_event(url: str, table: TableName, event_id: UUID) -> ExplainedEvent | None:
+    """None when there is no event of that id. Raises StorageBusy when the table is locked."""
+    with operating(url, table, "reading the outbox") as connection:
+        event = read_event(connection, table, event_id)
+        return None if event is None else ExplainedEvent(event, why(event, _read_facts(connection, table, event)))
+
+
+def _read_facts(connection: Connection, table: TableName, event: ShownEvent) -> Facts:
+    """What may be in the way of the event; nothing is read for one that is in its last status."""
+    now = database_time(connection)
+    if event.status in (Status.DELIVERED, Status.DEAD):
+        return Facts(now)
+    unknown: list[str] = []
+
+    def read(what: Callable[[], T]) -> T | None:
+        try:
+            with translating("reading what is in the event's way"), connection.transaction():
+                connection.execute(statement("outbox/search:limit"), {"timeout": f"{STATEMENT_SECONDS * 1000:.0f}"})
+                connection.execute(statement("outbox/claim:guard"))
+                return what()
+        except (SchemaError, StorageBusy) as error:
+            unknown.append(str(error))
+            return None
+
+    pauses = read(lambda: pauses_in_force(connection, table))
+    relays = read(lambda: read_members(connection, table))
+    connected = read(lambda: rows(connection, "outbox/search:relays", table, {"prefix": application_name("")}))
+    ahead = read(lambda: _read_ahead(connection, table, event))
+    return Facts(now, pauses or (), relays, [name for name, _ in connected or ()], ahead or (), unknown)
+
+
+def _read_ahead(connection: Connection, table: TableName, event: ShownEvent) -> list[EventAhead]:
+    """Events before this one in its key; none without the extension key-order."""
+    if event.partition_key is None:
+        return []
+    [(_, _, columns, *_)] = rows(connection, "outbox/table:describe", table, {"table": table.quoted})
+    if ORDER_COLUMN not in columns:
+        return []
+    return [EventAhead(*row) for row in rows(connection, "outbox/why:ahead", table, {"event_id": event.event_id})]

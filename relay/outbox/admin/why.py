@@ -1,0 +1,268 @@
+"""Why an event is not delivered: one sentence, what to do, and what else is in its way. Pure: it judges facts.
+
+``why`` looks for these causes, in this order. The first that holds is the answer, the others are ``also``:
+
+``delivered``    The event is DELIVERED. Nothing is in its way, and nothing else is looked for.
+``dead``         The event is DEAD: it failed for good, and waits for a replay. Nothing else is looked for.
+``lease``        A relay has claimed it: it is on its way until the relay settles it, or its lease ends.
+``backoff``      An attempt failed, and the next one is later; or it was inserted for a later time (``scheduled``).
+``pause``        A pause in force holds its type.
+``key``          Order per key: an earlier event of its key is unfinished, or is dead and holds the key.
+``destination``  Its destination is away, refuses the relay, is blocked or is slow, as living relays say.
+``relay``        No relay lives, or none that lives can use the database.
+``refused``      The database refuses to change its row, as a living relay says.
+``due``          None of these holds: a relay claims it next.
+
+A cause that may hold, because a process that is no relay does not know the routes or the settings in force, says "if"
+and stands in ``also``, behind the causes that hold. Facts that could not be read stand there last (``unknown``): an
+answer never hides that it does not know all.
+
+A leased event is past its pauses, its key and its time: beside the lease count its destination, as the holder of the
+lease says, and, once the lease has ended, that no relay is there to take it back.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from relay.core.event import Status
+from relay.core.fleet import ReportedCondition, conditions_in
+from relay.core.outside import shown
+from relay.core.pause import Pause, PauseScope
+from relay.outbox.admin.browse import ShownEvent
+from relay.outbox.admin.fleet import FleetMember
+from relay.postgres.codec import Moment
+
+_LONGEST_ERROR: Final = 300  # characters of last_error in a sentence
+_ROUTED: Final = frozenset({"several", "http"})  # destination types of which a relay may have more than one
+_CURES: Final = {
+    "away": "Restore it, or the way to it: relays probe it and go on automatically.",
+    "refused": "Correct the login or the certificate: relays try it and go on automatically.",
+    "blocked": "Look at its disk, its memory and its quotas: relays go on when it takes events.",
+    "slow": "Look at its load: what it acknowledges late is not lost.",
+}
+"""What to do about a destination, by its state."""
+
+
+class EventAhead(NamedTuple):
+    """An earlier event of the same key; the columns of ``ahead`` in ``sql/outbox/why.sql``."""
+
+    event_id: str
+    event_type: str
+    status: str
+    """PENDING, DELIVERING or DEAD."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What may be in an event's way, as far as it could be read."""
+
+    now: datetime
+    """The database's."""
+    pauses: Sequence[Pause] = ()
+    """Those in force."""
+    relays: Sequence[FleetMember] | None = None
+    """The rows of the relays; None without the extension fleet."""
+    connected: Sequence[str] = ()
+    """The relays that are connected to the database."""
+    ahead: Sequence[EventAhead] = ()
+    """The first unfinished and the first dead event before it in its key, in the order of the key; at most one each."""
+    unknown: Sequence[str] = ()
+    """What could not be read, and why."""
+
+    @property
+    def living(self) -> list[FleetMember]:
+        """The relays that live."""
+        return [relay for relay in self.relays or () if relay.living]
+
+    def orderings(self) -> set[str]:
+        """ORDERING of the living relays; empty where it is not known."""
+        return {relay.ordering for relay in self.living}
+
+
+class Reason(NamedTuple):
+    """One cause that holds, or may hold."""
+
+    cause: str
+    """One of the names in the text of the module."""
+    sentence: str
+    step: str = ""
+    """What to do; empty where there is nothing to do."""
+    blocker: tuple[str, str] | None = None
+    """What is in the way: ``event``, ``pause``, ``destination`` or ``relay``, and its id or name."""
+    certain: bool = True
+
+    def answer(self) -> dict[str, object]:
+        """As JSON: what ``relay-cli show --json`` and the API return."""
+        blocker = None if self.blocker is None else dict(zip(("kind", "name"), self.blocker, strict=True))
+        return {"cause": self.cause, "sentence": self.sentence, "step": self.step, "blocker": blocker}
+
+
+class Why(NamedTuple):
+    """The answer, and what else is in the event's way."""
+
+    first: Reason
+    also: tuple[Reason, ...] = ()
+
+    def answer(self) -> dict[str, object]:
+        """As JSON."""
+        return {**self.first.answer(), "also": [reason.answer() for reason in self.also]}
+
+
+def why(event: ShownEvent, facts: Facts) -> Why:
+    """Why the event is not delivered; of a DELIVERED one, when it was."""
+    match event.status:
+        case Status.DELIVERED:
+            return Why(Reason("delivered", f"It was delivered at {_time(event.delivered_at)}."))
+        case Status.DEAD:
+            return Why(_dead(event))
+        case Status.DELIVERING:
+            reasons = [_lease(event, facts), *_destination(event, facts), *_no_relay(event, facts)]
+        case _:
+            reasons = [
+                *_later(event, facts),
+                *_pauses(event, facts),
+                *_key(facts),
+                *_destination(event, facts),
+                *_no_relay(event, facts),
+                *_refused(event, facts),
+            ]
+    certain = [reason for reason in reasons if reason.certain] or [_due(event)]
+    possible = [reason for reason in reasons if not reason.certain]
+    unknown = [Reason("unknown", f"Not known: {text}.", certain=False) for text in facts.unknown]
+    return Why(certain[0], (*certain[1:], *possible, *unknown))
+
+
+def _dead(event: ShownEvent) -> Reason:
+    return Reason(
+        "dead",
+        f"It has been dead since {_time(event.updated_at)}, after {_attempts(event)}{_error(event)}.",
+        f"Remove the cause, then: relay-cli replay --id {event.event_id}",
+    )
+
+
+def _lease(event: ShownEvent, facts: Facts) -> Reason:
+    held = f"Relay {event.locked_by} claimed it at {_time(event.locked_at)}"
+    holders = [relay for relay in facts.relays or () if relay.relay_id == event.locked_by]
+    blocker = ("relay", event.locked_by or "")
+    if not holders or not isinstance(event.locked_at, datetime):
+        step = "It is settled, or taken back when the lease ends (LEASE_TIMEOUT after the claim)."
+        return Reason("lease", f"{held} and holds it.", step, blocker)
+    end = event.locked_at + timedelta(seconds=max(relay.lease_timeout for relay in holders))
+    if end > facts.now:
+        return Reason("lease", f"{held} and holds it; the lease ends at {_time(end)}.", "", blocker)
+    step = "A living relay takes it back, as a failed attempt."
+    return Reason("lease", f"{held}; the lease ended at {_time(end)}.", step, blocker)
+
+
+def _later(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
+    due = event.available_at
+    if due <= facts.now if isinstance(due, datetime) else due != "infinity":
+        return
+    if event.attempts:
+        sentence = f"It is tried again at {_time(due)}, after {_attempts(event)}{_error(event)}."
+        step = f"Relays repeat it. Due now: Retry in the console, or POST /api/v1/events/{event.event_id}/retry."
+        yield Reason("backoff", sentence, step)
+    else:
+        yield Reason("scheduled", f"It was inserted for a later time: it is due at {_time(due)}.")
+
+
+def _pauses(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
+    for pause in facts.pauses:
+        target = pause.target
+        if target.holds(event.event_type):
+            option = "" if target.scope is PauseScope.ALL else f" --{target.scope} {shlex.quote(target.name)}"
+            yield Reason("pause", _sentence(str(pause)), f"relay-cli resume{option}", ("pause", target.name))
+
+
+def _key(facts: Facts) -> Iterator[Reason]:
+    orderings = facts.orderings()
+    for event in facts.ahead:
+        dead = event.status == Status.DEAD
+        setting = "ORDERING_ON_DEAD=block" if dead else "ORDERING=key"
+        holding = {ordering for ordering in orderings if ordering.startswith("key, block" if dead else "key")}
+        if orderings and not holding:
+            continue
+        condition = "" if orderings else f", if relays run with {setting}"
+        if dead:
+            sentence = f"Event {event.event_id} of its key is dead and holds the key{condition}."
+            step = f"Remove the cause, then: relay-cli replay --id {event.event_id}"
+        else:
+            sentence = f"It waits behind event {event.event_id} of its key, which is {event.status}{condition}."
+            step = f"relay-cli show {event.event_id}"
+        yield Reason("key", sentence, step, ("event", event.event_id), certain=bool(orderings))
+
+
+def _destination(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
+    relays = facts.living
+    if event.status == Status.DELIVERING:
+        relays = [relay for relay in relays if relay.relay_id == event.locked_by]
+    reports: dict[str, list[tuple[FleetMember, ReportedCondition]]] = {}
+    for relay in relays:
+        for condition in conditions_in(relay.reason):
+            reports.setdefault(condition.name, []).append((relay, condition))
+    for name, told in reports.items():
+        [(relay, condition), *_] = told
+        routed = any(each.destination_type in _ROUTED and each.state != "paused" for each, _ in told)
+        certain = not routed and len(told) == len(relays)
+        if certain:
+            sentence = f"Its destination {name} is {condition.state} since {condition.since}: {condition.reason}"
+        else:
+            rest = " if its route goes there" if routed else f", as relay {relay.relay_id} says"
+            sentence = f"Destination {name} is {condition.state} since {condition.since}{rest}: {condition.reason}"
+        step = _CURES[condition.state]
+        if routed:
+            step = f"relay-cli route {shlex.quote(event.event_type)} says where it goes. {step}"
+        yield Reason("destination", _sentence(sentence), step, ("destination", name), certain)
+
+
+def _no_relay(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
+    if event.status == Status.DELIVERING and any(relay.relay_id == event.locked_by for relay in facts.living):
+        return
+    start = "Start a relay, or run relay-cli check with its environment: it says what keeps it from starting."
+    if facts.relays is None:
+        if not facts.connected:
+            yield Reason("relay", "No relay is connected to the database.", start)
+    elif not facts.living:
+        certain = not facts.connected
+        seen = f", although {', '.join(facts.connected)} is connected" if facts.connected else ""
+        yield Reason("relay", f"No relay lives: none has written its heartbeat for 30 s{seen}.", start, certain=certain)
+    elif all(relay.state == "error" for relay in facts.living):
+        relay = facts.living[0]
+        sentence = _sentence(f"Relay {relay.relay_id} cannot use the database: {relay.reason}")
+        yield Reason("relay", sentence, "relay-cli check says what to do.", ("relay", relay.relay_id))
+
+
+def _refused(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
+    for relay in facts.living:
+        _, refuses, rest = relay.reason.partition("the database refuses to ")
+        if refuses and f" event {event.event_id}" in rest:
+            step = "Correct the row, or the constraint or trigger that refuses it."
+            yield Reason("refused", _sentence(f"The database refuses to {rest}"), step, ("relay", relay.relay_id))
+            return
+
+
+def _due(event: ShownEvent) -> Reason:
+    return Reason("due", f"It has been due since {_time(event.available_at)}: a relay claims it next.")
+
+
+def _attempts(event: ShownEvent) -> str:
+    return f"{event.attempts} failed attempt{'' if event.attempts == 1 else 's'}"
+
+
+def _error(event: ShownEvent) -> str:
+    return f": {shown(event.last_error, _LONGEST_ERROR).rstrip('.')}" if event.last_error else ""
+
+
+def _time(moment: Moment | None) -> str:
+    if isinstance(moment, datetime):
+        return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return moment or "an unknown time"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
