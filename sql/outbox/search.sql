@@ -14,7 +14,7 @@
 -- idx_openoutbox_prune_dead, after claim:guard in its transaction; with the tag blocks a scan of the range of TIDs, with
 -- the tag ids the primary key.
 -- Locks: none. Parameters: bound, earliest, until, most, limit, tid, edge, ids, unchanged, and where not NULL: event_type,
--- partition_key, error, and with the tag bulk error_code, which is what last_error says before its first colon.
+-- partition_key, error, and error_code, which is what last_error says before its first colon.
 -- Result: an event's columns, its TID (NULL when none passes), how many rows were examined, the last one's time.
 WITH timed AS (
     SELECT
@@ -44,7 +44,10 @@ examined AS MATERIALIZED (
         (%(event_type)s::text IS NULL OR event_type = %(event_type)s::text)
         AND (%(partition_key)s::text IS NULL OR partition_key = %(partition_key)s::text)
         AND (%(error)s::text IS NULL OR POSITION(LOWER(%(error)s::text) IN LOWER(last_error)) > 0)
-        -- AND (%(error_code)s::text IS NULL OR LEFT(SPLIT_PART(COALESCE(last_error, ''), ': ', 1), 100) = %(error_code)s::text) --? bulk
+        AND (
+            %(error_code)s::text IS NULL
+            OR LEFT(SPLIT_PART(COALESCE(last_error, ''), ': ', 1), 100) = %(error_code)s::text
+        )
         -- AND updated_at <= %(unchanged)s::timestamptz --? bulk
         -- AND available_at > NOW() --? later
         -- AND attempts = 0 --? untried

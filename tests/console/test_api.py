@@ -146,6 +146,17 @@ def test_a_group_of_dead_letters_is_replayed_at_a_rate_and_can_be_followed(
     assert again.json()["change_id"] == begun.json()["change_id"]
 
 
+def test_a_search_takes_the_code_of_a_group_and_refuses_a_parameter_that_does_not_exist(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    fill_aged(recorded, "DEAD", 5)
+    recorded.database.run("UPDATE openoutbox_events SET last_error = 'E2: FATAL: y' WHERE event_type = 'DEAD-5'")
+    found = console.get(f"{API}/events", params={"error_code": "FATAL"}).json()["items"]
+    assert [event["event_type"] for event in found] == ["DEAD-1", "DEAD-2", "DEAD-3", "DEAD-4"]
+    misspelt = console.get(f"{API}/events", params={"eror_code": "FATAL"})
+    assert problem(misspelt) == (422, "invalid-request")
+
+
 def test_a_replay_stops_after_its_batch(console: ConsoleClient, recorded: Outbox) -> None:
     fill_aged(recorded, "DEAD", 40)
     begun = console.post(f"{API}/changes", json=REPLAY | {"rate": 5}, headers=key()).json()

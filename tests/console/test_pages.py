@@ -181,6 +181,21 @@ def test_the_search_goes_forth_and_back(console: ConsoleClient, recorded: Outbox
     assert 'rel="next"' not in console.get(third).text
 
 
+def test_the_events_of_a_group_are_those_that_its_replay_takes(console: ConsoleClient, recorded: Outbox) -> None:
+    recorded.insert([Row("t", str(number).encode()) for number in range(4)])
+    recorded.database.run(
+        "UPDATE openoutbox_events SET status = 'DEAD', last_error = CASE convert_from(payload, 'UTF8') "
+        "WHEN '0' THEN 'E' WHEN '1' THEN 'E: x' WHEN '2' THEN 'E2: not E' END"
+    )
+    groups = re.findall(r"<tr>(.*?)</tr>", console.get("/dead").text, re.DOTALL)[1:]
+    assert len(groups) == 3
+    for group in groups:
+        show, replay = (unescape(address) for address in re.findall(r'href="(/[^"]+)"', group))
+        listed = len(re.findall(r'href="/events/[^"]+"', console.get(show).text))
+        assert f"{listed} event" in text_of(console.get(replay))
+        assert listed == (2 if "error_code=E&" in f"{show}&" else 1)
+
+
 def test_a_form_changes_the_event_that_it_showed(console: ConsoleClient, recorded: Outbox) -> None:
     fill_aged(recorded, "DEAD", 1)
     [(id_,)] = recorded.rows("event_id")

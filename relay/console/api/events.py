@@ -46,6 +46,9 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
     event_type: Annotated[Words | None, Query()] = None,
     partition_key: Annotated[Words | None, Query()] = None,
     error: Annotated[Words | None, Query(description="Part of last_error, in any case.")] = None,
+    error_code: Annotated[
+        Words | None, Query(description="What last_error says before its first colon, as the groups of dead letters.")
+    ] = None,
     since: Annotated[Time | None, Query(description="When events entered their status.")] = None,
     until: Annotated[Time | None, Query(description="The same, before this time.")] = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
@@ -58,7 +61,7 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
     """
     del identity
     statuses = tuple(map(Status, status)) if status else tuple(Status)
-    search = EventSearch(statuses, event_type, partition_key, error, since, until, limit, cursor)
+    search = EventSearch(statuses, event_type, partition_key, error, error_code, since, until, limit, cursor)
     page = search_events(console.url, console.table, search)
     items = [EventItem.of(event) for event in page.events]
     return EventItems(items=items, next=page.next, prev=page.prev, examined_until=moment_text(page.examined_until))

@@ -85,11 +85,11 @@ class BulkFields(BaseModel):
 
     def back(self) -> str:
         """The page that led here."""
-        if self.error_code is not None:
+        if self.error_code is not None and not self.status:
             return "/dead"
-        names = {"status", "event_type", "partition_key", "error", "since", "until"}
+        names = {"status", "event_type", "partition_key", "error", "error_code", "since", "until"}
         values = self.model_dump(include=names, exclude_none=True)
-        return "/events?" + urlencode({name: value for name, value in values.items() if value})
+        return "/events?" + urlencode({name: value for name, value in values.items() if value or name == "error_code"})
 
 
 class BulkForm(BulkFields):

@@ -42,6 +42,8 @@ class SearchFields(BaseModel):
     event_type: Text = ""
     partition_key: Text = ""
     error: Text = ""
+    error_code: Text | None = None
+    """Empty for events without an error; a form that does not show it sends none."""
     since: Text = ""
     until: Text = ""
     event_id: Text = ""
@@ -54,6 +56,7 @@ class SearchFields(BaseModel):
             text_field(self.event_type),
             text_field(self.partition_key),
             text_field(self.error),
+            None if self.error_code is None else text_field(self.error_code) or "",
             time_field(self.since),
             time_field(self.until),
             cursor=self.cursor or None,
@@ -61,8 +64,8 @@ class SearchFields(BaseModel):
 
     def filters(self) -> dict[str, str]:
         """The fields that narrow the search, for the addresses of further pages."""
-        values = self.model_dump(exclude={"event_id", "cursor"})
-        return {name: value for name, value in values.items() if value}
+        values = self.model_dump(exclude={"event_id", "cursor"}, exclude_none=True)
+        return {name: value for name, value in values.items() if value or name == "error_code"}
 
 
 @router.get("/events")

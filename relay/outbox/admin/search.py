@@ -44,6 +44,8 @@ class EventSearch:
     partition_key: str | None = None
     error: str | None = None
     """A part of ``last_error``; case does not matter."""
+    error_code: str | None = None
+    """What ``last_error`` says before its first colon."""
     since: datetime | None = None
     until: datetime | None = None
     """Exclusive."""
@@ -53,7 +55,8 @@ class EventSearch:
     @property
     def filtered(self) -> bool:
         """Whether rows of the index may not pass."""
-        return any(value is not None for value in (self.event_type, self.partition_key, self.error))
+        filters = (self.event_type, self.partition_key, self.error, self.error_code)
+        return any(value is not None for value in filters)
 
     def examination(self, status: Status, *, ascending: bool) -> Examination:
         """How one status is read: one event more than the page holds says that another page follows."""
@@ -63,6 +66,7 @@ class EventSearch:
             "event_type": self.event_type,
             "partition_key": self.partition_key,
             "error": self.error,
+            "error_code": self.error_code,
         }
         wanted = self.limit + 1
         return Examination(status, filters, wanted, examination.EXAMINED if self.filtered else wanted, ascending)

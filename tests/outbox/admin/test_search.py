@@ -176,6 +176,8 @@ def test_a_rare_event_is_reached_over_pages_that_say_how_far_they_came(
         (EventSearch(partition_key="key-3"), "partition_key = 'key-3'"),
         (EventSearch(event_type="DEAD-4"), "event_type = 'DEAD-4'"),
         (EventSearch(error="fatal: no 1"), "last_error LIKE 'FATAL: no 1%%'"),
+        (EventSearch(error_code="FATAL"), "last_error LIKE 'FATAL: %%'"),
+        (EventSearch(error_code=""), "last_error IS NULL"),
     ],
 )
 def test_filters(outbox: Outbox, search: EventSearch, where: str) -> None:
