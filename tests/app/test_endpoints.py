@@ -168,3 +168,11 @@ async def test_a_host_that_is_gone_or_takes_nothing_has_one_vocabulary(
             await host.comes_back()
     said = [vars(record)["action"] for record in caplog.records if vars(record).get("destination") == name]
     assert said == ["destination_away", "destination_back", "destination_blocked", "destination_back"]
+
+
+async def test_events_that_come_one_by_one_find_a_host_that_takes_nothing(server: WebhookServer) -> None:
+    with TcpProxy(server.port) as proxy:
+        async with opened(PUBLISHER_URL=f"http://127.0.0.1:{proxy.port}/x") as built:
+            proxy.set(Mode.SILENCE)
+            found = [await outcomes(built, [make_event("a")]) for _ in range(6)]
+    assert [type(one) for [one] in found] == [Transient] * 5 + [Away]

@@ -52,6 +52,13 @@ ROUTING: Final = (
         (f"{_BLOCKED}::test_a_fan_out_flows_to_the_others_and_is_released_with_what_they_have",),
     ),
     Mutant(
+        "a destination that takes nothing is not known by it when an event comes",
+        "relay/engine/destination/member.py",
+        "        if not self.blocked:",
+        "        if False:",
+        ("tests/app/test_endpoints.py::test_events_that_come_one_by_one_find_a_host_that_takes_nothing",),
+    ),
+    Mutant(
         "in order per key a destination that does not answer takes all places",
         "relay/engine/claim.py",
         "        if slow and self._options.in_order:",
