@@ -87,8 +87,8 @@ class Redis(VariableGroup):
     redis_maxlen_streams: Patterns | None = variable(
         None,
         "The streams that REDIS_MAXLEN is for, patterns separated by commas: `orders.*,audit`; `*` stands for any "
-        "characters. REDIS_MAXLEN needs it: an event's type names its stream, and any other stream keeps its entries.",
-        shown="unset",
+        "characters. An event's type names its stream, so any other stream keeps its entries.",
+        shown="ALLOWED_EVENT_TYPES, or else none",
     )
     redis_wait_replicas: CountOrZero = variable(
         "0",

@@ -50,7 +50,7 @@ class SettingIssue(NamedTuple):
 
 def problems(settings: Variables) -> Iterator[SettingIssue]:
     """Everything between variables that keeps the relay from starting."""
-    for rule in (_required, _publisher_type, _broker_scheme, _message_format, _one_or_several, _trimmed_streams):
+    for rule in (_required, _publisher_type, _broker_scheme, _message_format, _one_or_several):
         yield from rule(settings)
 
 
@@ -130,6 +130,7 @@ def cautions(settings: Variables) -> Iterator[SettingIssue]:
         _sizes,
         _delays,
         _weak_acks,
+        _trimmed_streams,
         _short_streams,
         _unsigned,
         _unverified,
@@ -191,11 +192,12 @@ def _weak_acks(settings: Variables) -> Iterator[SettingIssue]:
 
 
 def _trimmed_streams(settings: Variables) -> Iterator[SettingIssue]:
-    if settings.publisher_type == "redis" and settings.redis_maxlen and settings.redis_maxlen_streams is None:
+    names = settings.redis_maxlen_streams or settings.allowed_event_types
+    if settings.publisher_type == "redis" and settings.redis_maxlen and not names:
         yield SettingIssue(
-            ("REDIS_MAXLEN", "REDIS_MAXLEN_STREAMS", "PUBLISHER_TYPE"),
-            "REDIS_MAXLEN_STREAMS is not set, and REDIS_MAXLEN needs it: an event names its stream, and could have "
-            "entries of any stream removed; write patterns of the streams to trim, for example orders.*",
+            ("REDIS_MAXLEN", "REDIS_MAXLEN_STREAMS", "ALLOWED_EVENT_TYPES", "PUBLISHER_TYPE"),
+            "REDIS_MAXLEN trims no stream: an event names its stream, and could have entries of any stream removed; "
+            "write patterns of the streams to trim into REDIS_MAXLEN_STREAMS, for example orders.*",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.app.publishers import options_of
+from relay.brokers.redis.session import trimming
 from tests.settings.test_settings import refusal, settings
 
 REDIS = {"PUBLISHER_URL": "redis://host:6379/0"}
@@ -29,9 +30,12 @@ def test_a_length_below_max_in_flight_is_warned_about() -> None:
     assert settings(PUBLISHER_URL="nats://host", **short).warnings == ()
 
 
-def test_a_length_without_streams_is_refused_by_redis_alone() -> None:
-    assert refusal(**REDIS, REDIS_MAXLEN="500").startswith("REDIS_MAXLEN_STREAMS is not set, and REDIS_MAXLEN needs it")
-    assert settings(PUBLISHER_URL="nats://host", REDIS_MAXLEN="5000").redis_maxlen == 5000
+def test_a_length_without_streams_trims_none_and_is_warned_about() -> None:
+    alone = settings(**REDIS, REDIS_MAXLEN="5000")
+    assert [warning.partition(":")[0] for warning in alone.warnings] == ["REDIS_MAXLEN trims no stream"]
+    assert trimming(5000, options_of(alone).maxlen_streams, "orders.eu") == ()
+    assert settings(**REDIS, REDIS_MAXLEN="5000", ALLOWED_EVENT_TYPES="orders.*").warnings == ()
+    assert settings(PUBLISHER_URL="nats://host", REDIS_MAXLEN="5000").warnings == ()
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1e6", "~1000", "1.5"])

@@ -28,6 +28,8 @@ class RedisOptions:
     """About how many entries a stream keeps; older ones are removed, read or not. None: all of them."""
     maxlen_streams: Sequence[str] = ()
     """Patterns of the streams that ``maxlen`` is for: no event's name chooses which stream loses entries."""
+    allowed_types: Sequence[str] = ()
+    """Patterns of event types, which stand for ``maxlen_streams`` where that is empty."""
     wait_replicas: int
     """How many replicas must have an event before it counts as acknowledged; 0: the primary's answer is enough."""
     max_pending: int = 4000

@@ -86,7 +86,7 @@ class RedisSession:
         self._writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
         self._arrived = ArrivedReplies(connection)
         self._options = options
-        self._trim = remembered(partial(trimming, options.maxlen, options.maxlen_streams))
+        self._trim = remembered(partial(trimming, options.maxlen, options.maxlen_streams or options.allowed_types))
         self._redirect = redirect
         self._pending: deque[Offer | _Mark] = deque()
         """What is unanswered, in the order of the commands."""
