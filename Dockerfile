@@ -17,14 +17,17 @@ RUN python3 -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --require-hashes -r deploy/image/build.lock \
  && /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/wheels \
       --require-hashes -r deploy/image/requirements.lock
-COPY pyproject.toml README.md LICENSE pyspark_openoutbox*.py ./
+COPY pyproject.toml hatch_build.py README.md LICENSE pyspark_openoutbox*.py ./
 COPY client client
 COPY relay relay
 COPY cli cli
 COPY sql sql
+# Without git among the files: what `make image` says of the commit.
+ARG VERSION=0.2.0.dev0
 # What the programs import is compiled, of the standard library too, whose compiled files the base lacks: nothing can be
 # written where the image runs.
-RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/wheels ./client . \
+RUN OPENOUTBOX_VERSION="${VERSION}" \
+    /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /opt/wheels ./client . \
  && python3 -m venv --without-pip /opt/relay \
  && /opt/build/bin/pip --python /opt/relay/bin/python install --no-cache-dir --no-compile --no-deps /opt/wheels/*.whl \
  && deploy/image/slim.sh /opt/relay \
@@ -44,8 +47,8 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
   CMD ["relay", "--healthcheck"]
 # The exec form: the relay is process 1 and gets SIGTERM itself.
 ENTRYPOINT ["relay"]
-# Last, since they change with every commit: `make image` sets the revision, `make release` all three.
-ARG VERSION=0.1.0
+# Last, since they change with every commit: `make image` sets version and revision, `make release` all three.
+ARG VERSION=0.2.0.dev0
 ARG REVISION=
 ARG SOURCE=
 LABEL org.opencontainers.image.title="openoutbox-relay" \

@@ -35,7 +35,7 @@ endef
 # The relay needs the client of this checkout, in exactly its own version.
 CLIENT := -e ./client
 CHANGED := pyproject.toml client/pyproject.toml client/openoutbox/version.py
-EVERYTHING := $(CLIENT) -e '.[all,aws,console,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
+EVERYTHING := $(CLIENT) -e '.[all,aws,msk,console,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
 $(STAMP): PACKAGES = $(EVERYTHING) --group dev
 $(STAMP): $(CHANGED)
 	$(install)
@@ -82,7 +82,8 @@ test: $(STAMP) ## the whole test suite; it starts the servers it needs (Kafka wa
 # docker or podman; with options of its own, where it needs some: ENGINE="podman --root folder".
 ENGINE ?= $(firstword $(foreach name,docker podman,$(if $(shell command -v $(name)),$(name))))
 image: ## build the container image with docker or podman, as openoutbox-relay; IMAGE_FLAGS for options of its build
-	$(ENGINE) build $(IMAGE_FLAGS) --build-arg REVISION=$(shell git rev-parse HEAD) --tag openoutbox-relay .
+	$(ENGINE) build $(IMAGE_FLAGS) --build-arg REVISION=$(shell git rev-parse HEAD) \
+		--build-arg VERSION=$(shell $(PYTHON) hatch_build.py) --tag openoutbox-relay .
 
 # Fails also when a package could not be looked up: an audit that did not happen has no result.
 audit: $(STAMP) ## known vulnerabilities of what the image pins, by pip-audit; asks PyPI
@@ -111,6 +112,7 @@ tables: PACKAGES = $(EVERYTHING)
 release: $(STAMP) ## wheels, source archives, image, bills of materials, checksums, provenance: dist/, from a tagged commit
 	$(BIN)/python -m deploy.release check
 	$(MAKE) --no-print-directory audit lowest tables
+	$(BIN)/pytest -q -rs tests/system/acceptance/test_upgrade.py -n 0
 	$(BIN)/python -m deploy.release build --engine "$(ENGINE)" --image-flags "$(IMAGE_FLAGS)" \
 		$(if $(BASE),--base "$(BASE)") $(if $(BUILDER),--builder "$(BUILDER)") $(if $(SIGN),--sign "$(SIGN)")
 

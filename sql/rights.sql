@@ -1,17 +1,37 @@
 -- Whether a role holds a right, for relay-cli check and roles; this user where role is NULL. Catalog only; locks nothing.
--- The answer is NULL for an object that does not exist, and the statement is refused (42501) where this user may not use
--- the object's schema. Every statement also has the parameter role.
+-- The answer is NULL for an object that does not exist. For this user the statement is refused (42501) where the user may
+-- not use the object's schema; for a named role the object is named with its schema and looked up in the catalog, which
+-- needs no right on the schema. Every statement also has the parameter role.
 
 -- name: table
 -- A right on a table. Parameters: object (quoted as in SQL), privilege.
 SELECT HAS_TABLE_PRIVILEGE(
-    COALESCE(%(role)s::name, CURRENT_USER), TO_REGCLASS(%(object)s::text)::oid, %(privilege)s::text
+    COALESCE(%(role)s::name, CURRENT_USER),
+    CASE
+        WHEN %(role)s::name IS NULL THEN TO_REGCLASS(%(object)s::text)::oid
+        ELSE (
+            SELECT relation.oid FROM pg_catalog.pg_class AS relation
+            INNER JOIN pg_catalog.pg_namespace AS namespace ON relation.relnamespace = namespace.oid
+            WHERE ARRAY[namespace.nspname::text, relation.relname::text] = PARSE_IDENT(%(object)s::text)
+        )
+    END,
+    %(privilege)s::text
 );
 
 -- name: column
 -- A right on a column of a table. Parameters: object (quoted), name of the column, privilege.
 SELECT HAS_COLUMN_PRIVILEGE(
-    COALESCE(%(role)s::name, CURRENT_USER), TO_REGCLASS(%(object)s::text)::oid, %(name)s::text, %(privilege)s::text
+    COALESCE(%(role)s::name, CURRENT_USER),
+    CASE
+        WHEN %(role)s::name IS NULL THEN TO_REGCLASS(%(object)s::text)::oid
+        ELSE (
+            SELECT relation.oid FROM pg_catalog.pg_class AS relation
+            INNER JOIN pg_catalog.pg_namespace AS namespace ON relation.relnamespace = namespace.oid
+            WHERE ARRAY[namespace.nspname::text, relation.relname::text] = PARSE_IDENT(%(object)s::text)
+        )
+    END,
+    %(name)s::text,
+    %(privilege)s::text
 );
 
 -- name: schema
@@ -23,13 +43,35 @@ SELECT HAS_SCHEMA_PRIVILEGE(
 -- name: function
 -- A right on a function. Parameters: object (quoted, with the types of its arguments), privilege.
 SELECT HAS_FUNCTION_PRIVILEGE(
-    COALESCE(%(role)s::name, CURRENT_USER), TO_REGPROCEDURE(%(object)s::text)::oid, %(privilege)s::text
+    COALESCE(%(role)s::name, CURRENT_USER),
+    CASE
+        WHEN %(role)s::name IS NULL THEN TO_REGPROCEDURE(%(object)s::text)::oid
+        ELSE (
+            SELECT called.oid FROM pg_catalog.pg_proc AS called
+            INNER JOIN pg_catalog.pg_namespace AS namespace ON called.pronamespace = namespace.oid
+            WHERE
+                ARRAY[namespace.nspname::text, called.proname::text]
+                = PARSE_IDENT(SPLIT_PART(%(object)s::text, '(', 1))
+                AND ARRAY(SELECT UNNEST(called.proargtypes))
+                = STRING_TO_ARRAY(RTRIM(SPLIT_PART(%(object)s::text, '(', 2), ')'), ',')::regtype[]::oid[]
+        )
+    END,
+    %(privilege)s::text
 );
 
 -- name: sequence
 -- A right on a sequence. Parameters: object (quoted), privilege.
 SELECT HAS_SEQUENCE_PRIVILEGE(
-    COALESCE(%(role)s::name, CURRENT_USER), TO_REGCLASS(%(object)s::text)::oid, %(privilege)s::text
+    COALESCE(%(role)s::name, CURRENT_USER),
+    CASE
+        WHEN %(role)s::name IS NULL THEN TO_REGCLASS(%(object)s::text)::oid
+        ELSE (
+            SELECT relation.oid FROM pg_catalog.pg_class AS relation
+            INNER JOIN pg_catalog.pg_namespace AS namespace ON relation.relnamespace = namespace.oid
+            WHERE ARRAY[namespace.nspname::text, relation.relname::text] = PARSE_IDENT(%(object)s::text)
+        )
+    END,
+    %(privilege)s::text
 );
 
 -- name: database

@@ -59,9 +59,11 @@ FROM pg_catalog.pg_database WHERE datname = CURRENT_DATABASE();
 -- Whether a role was granted INSERT on every column of a table: catalog only, locks nothing.
 -- Parameters: object (quoted), role.
 SELECT EXISTS (
-    SELECT FROM pg_catalog.pg_class, ACLEXPLODE(relacl) AS granted
+    SELECT FROM pg_catalog.pg_class AS relation
+    INNER JOIN pg_catalog.pg_namespace AS namespace ON relation.relnamespace = namespace.oid
+    CROSS JOIN ACLEXPLODE(relation.relacl) AS granted
     WHERE
-        oid = TO_REGCLASS(%(object)s::text)
+        ARRAY[namespace.nspname::text, relation.relname::text] = PARSE_IDENT(%(object)s::text)
         AND granted.privilege_type = 'INSERT'
         AND granted.grantee = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = %(role)s::text)
 );
@@ -69,7 +71,7 @@ SELECT EXISTS (
 -- name: foreign_objects
 -- What of ours belongs to another role than the owner: catalog only, locks nothing. Sequences of a column and indexes
 -- follow their table. Parameters: owner, names (of tables, sequences and functions, with schema, quoted), schemas (those
--- that are ours as a whole).
+-- that are ours as a whole), outbox (likewise as names).
 -- Result: the statement that gives the object to the owner, its owner now, whether that is a superuser, whether it
 -- inherits rights, whether it is a member of the owner and has the rights of it, whether the object is the outbox.
 WITH RECURSIVE given AS (
@@ -96,14 +98,12 @@ ours AS (
 objects AS (
     SELECT
         1 AS rank,
-        0::oid AS oid,
         nspowner AS owner,
         'SCHEMA ' || QUOTE_IDENT(nspname) AS object
     FROM pg_catalog.pg_namespace WHERE nspname = ANY(%(schemas)s::text[])
     UNION ALL
     SELECT
         2,
-        relation.oid,
         relation.relowner,
         CASE ours.kind
             WHEN 'S' THEN 'SEQUENCE ' WHEN 'v' THEN 'VIEW ' WHEN 'm' THEN 'MATERIALIZED VIEW ' ELSE 'TABLE '
@@ -120,7 +120,6 @@ objects AS (
     UNION ALL
     SELECT
         3,
-        0::oid,
         called.proowner,
         'FUNCTION ' || QUOTE_IDENT(namespace.nspname) || '.' || QUOTE_IDENT(called.proname)
         || '(' || PG_GET_FUNCTION_IDENTITY_ARGUMENTS(called.oid) || ')'
@@ -141,7 +140,8 @@ SELECT
     holder.rolinherit,
     COALESCE(PG_HAS_ROLE(holder.oid, owner.oid, 'MEMBER'), FALSE),
     COALESCE(PG_HAS_ROLE(holder.oid, owner.oid, 'USAGE'), FALSE),
-    COALESCE(objects.oid = TO_REGCLASS(%(outbox)s::text), FALSE)
+    objects.object
+    = 'TABLE ' || (SELECT STRING_AGG(QUOTE_IDENT(part), '.') FROM UNNEST(PARSE_IDENT(%(outbox)s::text)) AS parts (part))
 FROM objects
 INNER JOIN pg_catalog.pg_roles AS holder ON objects.owner = holder.oid
 LEFT JOIN pg_catalog.pg_roles AS owner ON owner.rolname = %(owner)s::text
@@ -151,6 +151,22 @@ ORDER BY objects.rank, objects.object;
 -- name: create_role
 -- None can log in: users of yours are made members of it.
 CREATE ROLE app_role NOLOGIN;
+
+-- name: acting
+-- Which of some users begin each session as a role: catalog only, locks nothing. Parameters: users, role.
+SELECT rolname::text FROM pg_catalog.pg_roles
+WHERE rolname = ANY(%(users)s::text[]) AND 'role=' || %(role)s::text = ANY(rolconfig);
+
+-- name: members
+-- Which of some users are members of a role: catalog only, locks nothing. Parameters: users, role.
+SELECT member.rolname::text
+FROM pg_catalog.pg_roles AS member
+INNER JOIN pg_catalog.pg_roles AS role ON role.rolname = %(role)s::text
+WHERE member.rolname = ANY(%(users)s::text[]) AND PG_HAS_ROLE(member.oid, role.oid, 'MEMBER');
+
+-- name: act
+-- Each session of the user begins as the role, through any pooler.
+ALTER ROLE app_role SET role TO group_role;
 
 -- name: membership
 -- A member acts as the role, and has its rights.

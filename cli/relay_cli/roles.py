@@ -29,12 +29,20 @@ For = Annotated[
     typer.Option("--for", metavar="NAME,...", help="Only the roles of these.", show_default="all of them"),
 ]
 
+Migrator = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="USER", help="The user that runs relay-cli migrate: its sessions begin as openoutbox_owner. Repeatable."
+    ),
+]
+
 
 @app.command("roles", context_settings=HELP)
 def command(
     context: typer.Context,
     roles: For = None,
     table: Table = None,
+    migrator: Migrator = None,
     dry_run: DryRun = False,
     storage_url: StorageUrl = None,
     as_json: Json = False,
@@ -44,7 +52,8 @@ def command(
     Run it as a role with CREATEROLE, not a superuser, that owns the database: before relay-cli migrate, and again
     after it and after each extension, log, store or inbox that was added. It does what is missing, and uses a role that
     exists as it is. Afterwards openoutbox_owner owns every object, and the old owner is a member of that, so that it
-    can do all that it could. None of the roles can log in: make users of yours members of them.
+    can do all that it could. None of the roles can log in: make users of yours members of them. --migrator does so for
+    the user that migrates: what that creates belongs to openoutbox_owner, through any pooler and without options.
 
     What this user may not do is printed as statements, with the role that must run them, and the exit code is 3: all
     else is done, and running it again finishes. --dry-run prints all statements for psql.
@@ -61,14 +70,14 @@ def command(
     chosen = [choice(Role)(name.strip()) for name in roles.split(",")] if roles is not None else []
     settings = read_settings(context, storage_url, table, only=_READ)
     url, _ = storage_of(settings)
-    request = _request(settings, chosen)
+    request = _request(settings, chosen, migrator or [])
     result = show(url, request) if dry_run else set_up(url, request, None if as_json else _report)
     print_json(_answer(result, dry_run=dry_run)) if as_json else _print(result, dry_run=dry_run)
     if result.left.steps and not dry_run:
         raise typer.Exit(INCOMPLETE)
 
 
-def _request(settings: Settings, chosen: list[Role]) -> RolesRequest:
+def _request(settings: Settings, chosen: list[Role], migrators: list[str]) -> RolesRequest:
     from relay.app.roles import RolesRequest
 
     return RolesRequest(
@@ -77,6 +86,7 @@ def _request(settings: Settings, chosen: list[Role]) -> RolesRequest:
         settings.delivery_log_schema,
         settings.event_store_schema or DEFAULT_SCHEMA,
         delete_delivered=settings.on_delivered == "delete",
+        migrators=migrators,
     )
 
 

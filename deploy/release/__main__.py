@@ -17,7 +17,7 @@ from cyclonedx.model.component import ComponentType
 
 from deploy.release.packages import Package, installed_packages, locked_packages
 from deploy.release.sbom import document
-from deploy.release.source import ReleaseRefused, Source, read_source
+from deploy.release.source import ReleaseRefused, Source, read_source, tag_earlier
 from deploy.release.statement import checksums, default_base, provenance, sha256
 
 ROOT: Final = Path(__file__).parents[2]
@@ -30,6 +30,8 @@ def main() -> int:
     """Run one command; returns the exit code: 2 when no release can be made of this checkout."""
     arguments = _parse()
     try:
+        for tag in tag_earlier(ROOT):
+            sys.stdout.write(f"tagged {tag}: git push origin {tag}\n")
         source = read_source(ROOT)
         if arguments.command == "build":
             _build(source, arguments)

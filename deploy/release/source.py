@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-_VERSION: Final = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
+_VERSION: Final = re.compile(r'^NUMBER = "([^"]+)"$', re.MULTILINE)
+EARLIER: Final = {"v0.1.0": "0d5d3849ffc809b715aa429b992161d33d66ab71"}
+"""Versions that were used before there was a release, with their commits."""
 _SHOWN: Final = 5  # files of a dirty checkout that the error names
 
 
@@ -43,6 +45,11 @@ class Source:
 def read_source(root: Path) -> Source:
     """Read the commit of the checkout. Raises ReleaseRefused for changed files, and for a missing or different tag."""
     (version,) = _VERSION.findall((root / "relay" / "version.py").read_text(encoding="utf-8"))
+    if version.endswith(".dev0"):
+        raise ReleaseRefused(
+            f"relay/version.py is that of the commits between two releases, {version}. Write {version[:-5]} there, in "
+            f"client/openoutbox/version.py and pyproject.toml, commit that, and git tag --annotate v{version[:-5]}"
+        )
     if changed := _git(root, "status", "--porcelain").splitlines():
         names = ", ".join(line[3:] for line in changed[:_SHOWN]) + (", …" if len(changed) > _SHOWN else "")
         raise ReleaseRefused(f"the checkout differs from its commit: {names}. Commit or remove these files.")
@@ -56,6 +63,16 @@ def read_source(root: Path) -> Source:
         )
     seconds = int(_git(root, "show", "--no-patch", "--format=%ct", "HEAD"))
     return Source(version, commit, seconds, public_url(_git(root, "config", "--default", "", "remote.origin.url")))
+
+
+def tag_earlier(root: Path) -> list[str]:
+    """Tag the versions that have no tag yet in a checkout with their commits; returns these tags."""
+    tags = _git(root, "tag").split()
+    commits = _git(root, "rev-list", "HEAD").split()
+    missing = [tag for tag, commit in EARLIER.items() if tag not in tags and commit in commits]
+    for tag in missing:
+        _git(root, "tag", tag, EARLIER[tag])
+    return missing
 
 
 def _git(root: Path, *arguments: str) -> str:

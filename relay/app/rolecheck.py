@@ -98,10 +98,10 @@ def _consumer(url: str, settings: Settings) -> list[Finding]:
     return _examined(url, work)
 
 
-def _usage(inbox: TableName, user: str) -> list[str]:
-    """The right on the schema of the inbox, where the table's name has one."""
-    names: dict[str, Name] = {"public": str(inbox.schema), "app_role": user}
-    return [without_parameters(statement("roles:use_schema", names=names))] if inbox.schema else []
+def _usage(table: TableName, user: str) -> list[str]:
+    """The right on the schema of a table, where its name has one."""
+    names: dict[str, Name] = {"public": str(table.schema), "app_role": user}
+    return [without_parameters(statement("roles:use_schema", names=names))] if table.schema else []
 
 
 def _inbox(settings: Settings, role: Role) -> list[Finding]:
@@ -179,7 +179,8 @@ def _spark(url: str, settings: Settings, schema: str | None) -> list[Finding]:
         user = connection.info.user
         for purpose in _SPARK_PURPOSES:
             command = f"{setup} --role {shlex.quote(user)} --for {purpose}"
-            yield _Purpose(purpose, statements.grants(user, purpose), f"run as the owner: {command}")
+            grants = [*_usage(settings.storage_table_name, user), *statements.grants(user, purpose)]
+            yield _Purpose(purpose, grants, f"run as the owner: {command}")
 
     return _examined(url, lambda connection: _rights(connection, purposes(connection), f"run as the owner: {setup}"))
 
@@ -272,7 +273,11 @@ def _rights(connection: SyncConnection, choices: Iterable[_Purpose], create: str
     lacking = {purpose.name: list(_lacking(connection, purpose)) for purpose in purposes}
     able = [purpose.name for purpose in purposes if not lacking[purpose.name]]
     if able:
-        others = [f"{purpose.name}: {purpose.advice}" for purpose in purposes if purpose.name not in able]
+        others = [
+            f"{purpose.name}: {_advice(purpose, lacking[purpose.name], user, nearly=True)}"
+            for purpose in purposes
+            if purpose.name not in able
+        ]
         message = f"{user} has the rights for: {', '.join(able)}"
         return [Finding(Level.OK, "rights", f"{message} (for {'; '.join(others)})" if others else message)]
     nearest = min(purposes, key=lambda purpose: len(lacking[purpose.name]) / len(rights_of(purpose.grants)))
@@ -282,11 +287,23 @@ def _rights(connection: SyncConnection, choices: Iterable[_Purpose], create: str
     rights = ", ".join(str(right) for right, _ in lacking[nearest.name])
     names = " or ".join(purpose.name for purpose in purposes)
     message = f"{user} has no rights for {names}; for {nearest.name} it lacks {rights}"
-    return [Finding(Level.ERROR, "rights", message, nearest.advice)]
+    return [Finding(Level.ERROR, "rights", message, _advice(nearest, lacking[nearest.name], user))]
+
+
+def _advice(purpose: _Purpose, lacking: Sequence[tuple[Right, Holding]], user: str, *, nearly: bool = False) -> str:
+    """The advice with the first GRANT that is missing; with ``nearly`` only where the user lacks less than half."""
+    far = nearly and 2 * len(lacking) > len(rights_of(purpose.grants))
+    if "GRANT " in purpose.advice or far:
+        return purpose.advice
+    return f"{purpose.advice}, which begins with what is missing: {lacking[0][0].grant(user)}"
 
 
 def _lacking(connection: SyncConnection, purpose: _Purpose) -> Iterator[tuple[Right, Holding]]:
+    closed: set[str] = set()  # schemas that the user may not use: what it may do in them cannot be asked
     for right in rights_of(purpose.grants):
         held = holding(connection, right)
-        if held is not Holding.YES:
-            yield right, held
+        if held is Holding.YES or right.object.rpartition(".")[0] in closed:
+            continue
+        if (right.kind, right.privilege, held) == ("schema", "USAGE", Holding.NO):
+            closed.add(right.object)
+        yield right, held

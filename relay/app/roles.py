@@ -7,7 +7,7 @@ search_path found it. Raises ConfigError, SchemaError for a schema that does not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -68,6 +68,8 @@ class RolesRequest:
     store_schema: str = DEFAULT_SCHEMA
     delete_delivered: bool = False
     """ON_DELIVERED is ``delete``: the relay's role may delete."""
+    migrators: Sequence[str] = ()
+    """The users that migrate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def _opened(url: str) -> Iterator[SyncConnection]:
 
 
 def _wanted(connection: SyncConnection, request: RolesRequest) -> tuple[WantedRoles, tuple[str, ...]]:
-    roles = request.roles or tuple(Role)
+    roles = {*(request.roles or Role), *([Role.MIGRATE] if request.migrators else [])}
     groups = [group for group in GROUPS if group.role in roles]
     with translating("looking for what the roles work on"):
         table, exists = _located(connection, request.table)
@@ -143,18 +145,19 @@ def _wanted(connection: SyncConnection, request: RolesRequest) -> tuple[WantedRo
         absent = (f"there is no table {table}; make it: {creation(table)}", *absent)
     objects, schemas = rooms.objects()
     writing = [grant_sql("writer_events", table, _EACH)]
-    return WantedRoles([group.name for group in groups], grants, objects, schemas, table, writing), absent
+    names = [group.name for group in groups]
+    return WantedRoles(names, grants, objects, schemas, table, writing, request.migrators), absent
 
 
 def _located(connection: SyncConnection, table: TableName) -> tuple[TableName, bool]:
     """The table with the schema that it is in or would be made in, and whether it is there."""
     schema = quote_identifier(table.schema) if table.schema else None
-    found = {"table": table.quoted, "schema": schema}
-    oid, _, _, name = connection.execute(statement("outbox/migrate:relation"), found).fetchall()[0]
+    found = {"table": table.quoted if schema is None else None, "schema": schema}  # a name with it asks for USAGE
+    *_, name = connection.execute(statement("outbox/migrate:relation"), found).fetchall()[0]
     if name is None:
         named = f"schema {table.schema}" if table.schema else "a schema of the search_path"
         raise SchemaError(f"{named} does not exist; create it first: CREATE SCHEMA {schema or '...'}")
-    return TableName(table.table, name), oid is not None
+    return TableName(table.table, name), _exists(connection, name, table.table)
 
 
 def _store_positions(connection: SyncConnection, schema: str) -> str | None:

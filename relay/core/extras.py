@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from relay.core.errors import ConfigError
-from relay.version import __version__
+from relay.version import NUMBER
 
 _PACKAGE: Final = "relay"  # a missing module of this package is a fault of the installation, which no extra corrects
 
@@ -37,6 +37,6 @@ def requires(extra: str, purpose: str) -> Iterator[None]:
 
 def install_advice(extra: str) -> str:
     """Return the sentence that says how to install an extra."""
-    client, relay = (f"openoutbox_{name}-{__version__}-py3-none-any.whl" for name in ("client", "relay"))
+    client, relay = (f"openoutbox_{name}-{NUMBER}-py3-none-any.whl" for name in ("client", "relay"))
     checkout = f"pip install ./client '.[{extra}]'"
     return f"Install it from a checkout: {checkout}, or with the wheels: pip install {client} '{relay}[{extra}]'"

@@ -175,6 +175,26 @@ class LiveUrl:
         return self.latest
 
 
+class LiveSecret:
+    """A secret whose file may change: each use asks for the ``present`` one."""
+
+    def __init__(self, value: str, shortest: int = 1) -> None:
+        """A new value of fewer characters than ``shortest`` is not taken, unless the first had fewer, too."""
+        self._value = value
+        self._origin = of(value)
+        self._shortest = min(shortest, len(value))
+
+    def present(self) -> str:
+        """As it is now; reads a file."""
+        if self._origin is not None:
+            value = self._origin.present(self._value)
+            if len(value) >= self._shortest:
+                self._value = value
+            else:
+                self._origin.say(f"it is shorter than {self._shortest} characters")
+        return self._value
+
+
 def login_of(url: str) -> tuple[str, str]:
     """User and password of a URL, decoded; empty where it has none."""
     match = _LOGIN.fullmatch(url.strip())

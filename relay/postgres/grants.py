@@ -46,6 +46,11 @@ class Right(NamedTuple):
         privilege = f"{self.privilege} ({self.column})" if self.column else self.privilege
         return f"{privilege} on {'' if self.kind == 'table' else f'{self.kind} '}{self.object}"
 
+    def grant(self, user: str) -> str:
+        """The statement that gives it to ``user``."""
+        rights, _, place = str(self).partition(" on ")
+        return f"GRANT {rights} ON {place} TO {quote_identifier(user)}"
+
 
 class Holding(Enum):
     """Whether a user holds a right."""

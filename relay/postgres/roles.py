@@ -82,6 +82,8 @@ class WantedRoles:
     outbox: TableName = field(default_factory=TableName)
     writing: Sequence[str] = ()
     """The rights of a writer on the outbox, granted to ``"app_role"``."""
+    migrators: Sequence[str] = ()
+    """Users whose sessions are to begin as the owner."""
 
 
 class RoleStep(NamedTuple):
@@ -213,7 +215,7 @@ class _Planner:
         moved = [self._moved(move) for move in moves]
         first = [step for step in grants if _FIRST.search(step.statements[0])]
         others = [step for step in grants if step not in first]
-        return RolesPlan((*roles, *members, *first, *moved, *others), self._user)
+        return RolesPlan((*roles, *members, *first, *moved, *others, *self._acting(members)), self._user)
 
     def _members(self, moves: Sequence[Foreign], grants: Sequence[RoleStep]) -> Iterator[RoleStep]:
         """Old owners stay able to do what they could; and this user acts for the owner, where that is needed."""
@@ -222,6 +224,18 @@ class _Planner:
             members.append(self._user)
         for member in dict.fromkeys(members):
             yield RoleStep((_membership(member),), self._administrators())
+
+    def _acting(self, members: Sequence[RoleStep]) -> Iterator[RoleStep]:
+        """The users that migrate are members of the owner, and begin each session as that."""
+        values: dict[str, object] = {"users": list(self._wanted.migrators), "role": OWNER}
+        able, acting = ({name for (name,) in self._rows(f"roles:{of}", values)} for of in ("members", "acting"))
+        for user in self._wanted.migrators:
+            needs = "" if user in able else _membership(user)
+            if needs and all(needs not in step.statements for step in members):
+                yield RoleStep((needs,), self._administrators())
+            if user not in acting:
+                act = _text("roles:act", {"app_role": user, "group_role": OWNER})
+                yield RoleStep((act,), _AN_ADMINISTRATOR, needs)
 
     def _administrators(self) -> str:
         if self._connection.info.server_version < 160_000 or OWNER not in self._existing:
@@ -248,7 +262,7 @@ class _Planner:
 
     def _held(self, group: str, right: Right) -> Holding:
         known = group in self._existing
-        held = holding(self._connection, right, group if known else None)
+        held = holding(self._connection, right, group if known else self._user)
         return Holding.NO if held is Holding.YES and not known else held
 
     def _narrower(self, group: str, rights: Sequence[Right]) -> Iterator[str]:

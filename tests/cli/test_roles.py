@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from relay.core.role import Role
 from relay.localservers.postgres import DEFAULT_BUILD, NEWEST_BUILD
 from relay.postgres.roles import GROUPS
 from tests.cli.running import call_cli
@@ -92,8 +93,8 @@ def refused(managed: Managed, sql: str, user: str) -> bool:
 def test_an_owner_with_createrole_sets_up_everything_before_and_after_the_table(managed: Managed) -> None:
     first = managed.roles()
     assert "there is no table public.openoutbox_events; make it: relay-cli migrate" in first
-    migrator = managed.login("migrator", "openoutbox_owner")
-    managed.run("ALTER ROLE migrator SET role TO openoutbox_owner")
+    migrator = managed.login("migrator")
+    managed.roles("--migrator", "migrator")
     extensions = [argument for name in EXTENSIONS for argument in ("--with", name)]
     for command in (
         ["migrate", *extensions],
@@ -113,12 +114,50 @@ def test_an_owner_with_createrole_sets_up_everything_before_and_after_the_table(
     for group in GROUPS:
         url = managed.login(f"a_{group.name}", group.name)
         if group.name == "openoutbox_owner":
-            managed.run(f"ALTER ROLE a_{group.name} SET role TO openoutbox_owner")
+            managed.roles("--migrator", f"a_{group.name}")
         schema = ["--schema", "store"] if group.role == "eventstore" else []
         variables = {"DELIVERY_LOG_URL": url, "PUBLISHER_TYPE": "null", "EVENT_STORE_SCHEMA": "store"}
         done = managed.cli("check", "--for", group.role, "--json", *schema, url=url, **variables)
         faults = [finding for finding in json.loads(done.stdout)["findings"] if finding["level"] == "error"]
         assert faults == [], group.name
+
+
+@EACH
+def test_the_user_that_migrates_acts_as_the_owner_without_options(managed: Managed) -> None:
+    migrator = managed.login("migrator")
+    text = managed.roles("--migrator", "migrator", "--for", "relay")
+    assert 'GRANT "openoutbox_owner" TO "migrator"' in text
+    assert 'ALTER ROLE "migrator" SET role TO "openoutbox_owner"' in text
+    assert managed.run("SELECT current_user::text", "migrator") == [("openoutbox_owner",)]
+    assert "options" not in migrator
+    assert managed.cli("migrate", url=migrator).returncode == 0
+    assert managed.run(OWNERS, values=[["public"], ["public"]]) == [("openoutbox_owner",)]
+    managed.roles()
+    assert "up to date" in managed.roles("--migrator", "migrator")
+    assert managed.run("SELECT current_user::text") == [("master",)]
+
+
+@EACH
+def test_a_schema_that_the_runner_may_not_use_adds_nothing_to_the_plan(managed: Managed) -> None:
+    superuser = urlsplit(managed.superuser).username or ""
+    managed.run("CREATE ROLE other LOGIN", superuser)
+    managed.run("CREATE SCHEMA closed AUTHORIZATION other", superuser)
+    managed.run("GRANT CREATE ON DATABASE app TO other", superuser)
+    other = as_user(managed.superuser, "other")
+    table = ["--table", "closed.outbox"]
+    for command in (["migrate", *table, "--with", "pause", "--with", "console"], ["log", "migrate"]):
+        done = managed.cli(*command, url=other, DELIVERY_LOG_URL=other)
+        assert done.returncode == 0, done.stderr
+    groups = ",".join(role for role in Role if role not in (Role.MIGRATE, Role.CONSOLE))
+    asked = ("--for", groups, *table)
+    left = json.loads(managed.roles(*asked, "--json", code=3))
+    by_other = [sql for each in left["left"] for sql in each["statements"] if each["run_as"] == "other"]
+    assert 'GRANT SELECT ON "closed"."outbox" TO "openoutbox_relay"' in by_other
+    assert not [sql for sql in by_other if "inbox" in sql or "fan_out" in sql]
+    for sql in by_other:
+        managed.run(sql, "other")
+    assert refused(managed, "SELECT FROM closed.outbox", "master")
+    assert "up to date" in managed.roles(*asked)
 
 
 @EACH
@@ -135,8 +174,8 @@ def test_the_application_that_made_the_table_goes_on(managed: Managed) -> None:
     assert "up to date" in managed.roles()
     managed.run(INSERT.format("openoutbox_events"), "app")
     assert managed.run("SELECT count(*) FROM openoutbox_events", "app") == [(2,)]
-    migrator = managed.login("migrator", "openoutbox_owner")
-    managed.run("ALTER ROLE migrator SET role TO openoutbox_owner")
+    migrator = managed.login("migrator")
+    managed.roles("--migrator", "migrator")
     done = managed.cli("migrate", "--with", "wake-up", "--with", "replay-audit", url=migrator)
     assert (done.returncode, done.stderr) == (0, "")
     relay = managed.login("relay", "openoutbox_relay")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -66,11 +67,16 @@ def test_the_wheel_builds_from_what_the_image_copies(tmp_path: Path) -> None:
     copy_context(context)
 
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    done = subprocess.run(command, cwd=context, capture_output=True, text=True, timeout=patience(), check=False)
+    env = os.environ | {"OPENOUTBOX_VERSION": "0.2.0.dev7+g0123abcd"}
+    done = subprocess.run(
+        command, cwd=context, env=env, capture_output=True, text=True, timeout=patience(), check=False
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = tmp_path.glob("*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
+    archive = zipfile.ZipFile(wheel)
+    assert '\n__version__ = "0.2.0.dev7+g0123abcd"' in archive.read("relay/version.py").decode()
+    names = set(archive.namelist())
     assert {"relay/__main__.py", "relay_cli/main.py", "relay/sql/outbox/claim.sql", "pyspark_openoutbox.py"} <= names
     assert not [name for name in names if "__pycache__" in name]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -19,8 +20,9 @@ from cyclonedx.model.component import ComponentType
 from deploy.release import __main__ as release
 from deploy.release.packages import Package, installed_packages, locked_packages
 from deploy.release.sbom import document
-from deploy.release.source import ReleaseRefused, Source, public_url, read_source
+from deploy.release.source import EARLIER, ReleaseRefused, Source, public_url, read_source, tag_earlier
 from deploy.release.statement import checksums, default_base, provenance, sha256
+from hatch_build import full_version
 from relay.version import __version__
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
@@ -34,7 +36,7 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "relay").mkdir()
-        (folder / "relay" / "version.py").write_text('__version__ = "1.2.3"\n', encoding="utf-8")
+        (folder / "relay" / "version.py").write_text('NUMBER = "1.2.3"\n', encoding="utf-8")
         self.git("init", "--quiet")
         self.git("add", ".")
         self.git("-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "--quiet", "--message", "First")
@@ -97,7 +99,7 @@ def test_a_commit_without_its_versions_tag_is_refused(checkout: Checkout, tag: s
 def test_outside_a_repository_nothing_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "relay").mkdir()
-    (tmp_path / "relay" / "version.py").write_text('__version__ = "1.2.3"\n', encoding="utf-8")
+    (tmp_path / "relay" / "version.py").write_text('NUMBER = "1.2.3"\n', encoding="utf-8")
     with pytest.raises(ReleaseRefused, match="not a git repository"):
         read_source(tmp_path)
 
@@ -110,6 +112,41 @@ def test_the_command_ends_with_2_and_one_line(checkout: Checkout) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("no release: commit ")
     assert done.stderr.count("\n") == 1
+
+
+def test_between_two_releases_a_version_names_its_commit(checkout: Checkout, tmp_path: Path) -> None:
+    assert full_version(checkout.folder) == "1.2.3"
+    file = checkout.folder / "relay" / "version.py"
+    file.write_text('NUMBER = "1.3.0.dev0"\n', encoding="utf-8")
+    commit = checkout.git("rev-parse", "--short=8", "HEAD")
+    assert full_version(checkout.folder) == f"1.3.0.dev1+g{commit}"
+    within = checkout.folder / "unpacked"
+    shutil.copytree(checkout.folder / "relay", within / "relay")
+    assert full_version(within) == "1.3.0.dev0"
+    with pytest.raises(
+        ReleaseRefused, match=r"Write 1\.3\.0 there, in client/openoutbox/version\.py and pyproject\.toml"
+    ):
+        read_source(checkout.folder)
+
+
+def test_a_version_without_git_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "relay").mkdir()
+    (tmp_path / "relay" / "version.py").write_text('NUMBER = "1.3.0.dev0"\n', encoding="utf-8")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert full_version(tmp_path) == "1.3.0.dev0"
+    monkeypatch.setenv("PATH", "")
+    assert full_version(tmp_path) == "1.3.0.dev0"
+    monkeypatch.setenv("OPENOUTBOX_VERSION", "1.3.0.dev8+g1")
+    assert full_version(tmp_path) == "1.3.0.dev8+g1"
+
+
+def test_a_release_tags_the_version_before_it(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = checkout.git("rev-parse", "HEAD")
+    assert tag_earlier(checkout.folder) == []  # its commit is of another repository
+    monkeypatch.setitem(EARLIER, "v0.1.0", commit)
+    assert tag_earlier(checkout.folder) == ["v0.1.0"]
+    assert checkout.git("rev-parse", "v0.1.0^{commit}") == commit
+    assert tag_earlier(checkout.folder) == []
 
 
 def test_the_lock_is_a_list_of_packages() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from relay.console.access.files import AccessFile, AccessLine
 from relay.console.access.roles import AccessRole, Identity
 from relay.console.access.tokens import LONGEST_TOKEN, SHORTEST_TOKEN, hash_token
+from relay.core.origins import LiveSecret
 
 
 class KnownTokens:
@@ -34,17 +35,18 @@ class KnownTokens:
 
 
 class ApiToken:
-    """The token of API_TOKEN, which admits to the API alone, as a reader. It keeps a hash, never the token."""
+    """The token of API_TOKEN, which admits to the API alone, as a reader; its file is read again for each request."""
 
     identity: Final = Identity("API_TOKEN", AccessRole.READER)
 
     def __init__(self, token: str) -> None:
-        self._hash = hashlib.sha256(token.encode()).digest()
+        self._secret = LiveSecret(token, SHORTEST_TOKEN)
 
     def matches(self, sent: str) -> bool:
         """Whether a header holds this token. HTTP carries bytes, which the server reads as Latin-1."""
         # Hashes have one length, so that the time says nothing about the token's either.
-        return hmac.compare_digest(hashlib.sha256(sent.encode("latin-1", "replace")).digest(), self._hash)
+        known = hashlib.sha256(self._secret.present().encode()).digest()
+        return hmac.compare_digest(hashlib.sha256(sent.encode("latin-1", "replace")).digest(), known)
 
 
 def mark_of(line: AccessLine) -> str:

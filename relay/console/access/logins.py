@@ -1,9 +1,9 @@
 """Logins of browsers: a signed cookie that says who logged in, how and when, and the CSRF tokens that belong to it.
 
 The cookie carries the login; the console keeps only which logins have been ended. So a login lasts through a restart
-where CONSOLE_SECRET is set, and several consoles with one secret share their logins; what was ended is known to the
-console that ended it, until it restarts. Without CONSOLE_SECRET each start makes a key of its own, and logins end with
-the process.
+where CONSOLE_SECRET is set, until its file holds another one, and several consoles with one secret share their logins;
+what was ended is known to the console that ended it, until it restarts. Without CONSOLE_SECRET each start makes a key
+of its own, and logins end with the process.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from typing import Final
 from itsdangerous import BadData, URLSafeSerializer
 
 from relay.console.access.roles import AccessRole, Identity
+from relay.core.origins import LiveSecret
 
 COOKIE: Final = "__Host-openoutbox"
 """A browser accepts this name only with Secure, Path=/ and no Domain, so that no other host can set it."""
+
+SHORTEST_SECRET: Final = 32  # characters
 
 MOST_ENDED: Final = 10_000
 """Ended logins in memory; beyond it every login that is older than half of them ends as well."""
@@ -59,8 +62,7 @@ class Logins:
     def __init__(self, secret: bytes, lifetime: float, clock: Callable[[], float] = time.time) -> None:
         self._lifetime = lifetime
         self._clock = clock
-        self._signer = _signer(secret, "login")
-        self._csrf_key = hmac.digest(secret, b"openoutbox csrf", hashlib.sha256)
+        self._signing = _Signing(secret, "login")
         self._ended: dict[str, float] = {}
         self._ended_names: dict[tuple[str, Way], float] = {}
         self._ended_before = 0.0
@@ -73,7 +75,7 @@ class Logins:
         """The cookie's value."""
         who = login.identity
         return str(
-            self._signer.dumps(
+            self._signing.signer().dumps(
                 [login.id, login.since, who and who.name, who and int(who.role), login.way, login.mark],
             )
         )
@@ -83,7 +85,7 @@ class Logins:
         if len(value) > _LONGEST_COOKIE:
             return None
         try:
-            number, since, name, role, way, mark = self._signer.loads(value)
+            number, since, name, role, way, mark = self._signing.signer().loads(value)
             identity = Identity(name, AccessRole(role)) if name is not None else None
             login = Login(number, since, identity, Way(way) if way is not None else None, mark)
         except (BadData, ValueError, TypeError):  # the last two: a cookie of another version with the same secret
@@ -128,7 +130,8 @@ class Logins:
         return hmac.compare_digest(self._csrf_mac(login, nonce), mac)
 
     def _csrf_mac(self, login: Login, nonce: bytes) -> bytes:
-        return hmac.digest(self._csrf_key, nonce + login.id.encode(), hashlib.sha256)
+        key = hmac.digest(self._signing.secret(), b"openoutbox csrf", hashlib.sha256)
+        return hmac.digest(key, nonce + login.id.encode(), hashlib.sha256)
 
     def _forget_expired(self) -> None:
         oldest = self._clock() - self._lifetime
@@ -140,18 +143,18 @@ class SealedNotes:
     """Short notes to this console itself that travel in a browser's cookie, such as those of a login in progress."""
 
     def __init__(self, secret: bytes, purpose: str, lifetime: float, clock: Callable[[], float] = time.time) -> None:
-        self._signer = _signer(secret, purpose)
+        self._signing = _Signing(secret, purpose)
         self._lifetime = lifetime
         self._clock = clock
 
     def seal(self, *notes: str) -> str:
         """Sign the notes with the time."""
-        return str(self._signer.dumps([self._clock(), *notes]))
+        return str(self._signing.signer().dumps([self._clock(), *notes]))
 
     def open(self, value: str, count: int) -> list[str] | None:
         """The notes, ``count`` of them; None for what is forged or has passed its lifetime."""
         try:
-            moment, *notes = self._signer.loads(value[:_LONGEST_COOKIE])
+            moment, *notes = self._signing.signer().loads(value[:_LONGEST_COOKIE])
         except (BadData, ValueError, TypeError):
             return None
         if len(notes) != count or not 0 <= self._clock() - moment <= self._lifetime:
@@ -159,6 +162,18 @@ class SealedNotes:
         return [str(note) for note in notes]
 
 
-def _signer(secret: bytes, purpose: str) -> URLSafeSerializer:
-    options = {"digest_method": hashlib.sha256, "key_derivation": "hmac"}
-    return URLSafeSerializer(secret, salt=f"openoutbox {purpose}", signer_kwargs=options)
+class _Signing:
+    """Signs with the secret as it is now: what another one has signed is forged."""
+
+    def __init__(self, secret: bytes, purpose: str) -> None:
+        self._live = LiveSecret(secret.decode(errors="surrogateescape"), SHORTEST_SECRET)
+        self._salt = f"openoutbox {purpose}"
+
+    def secret(self) -> bytes:
+        """The bytes of the secret."""
+        return self._live.present().encode(errors="surrogateescape")
+
+    def signer(self) -> URLSafeSerializer:
+        """What signs and checks."""
+        options = {"digest_method": hashlib.sha256, "key_derivation": "hmac"}
+        return URLSafeSerializer(self.secret(), salt=self._salt, signer_kwargs=options)

@@ -7,16 +7,14 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 from urllib.parse import urlsplit
 
+from relay.console.access.logins import SHORTEST_SECRET
 from relay.console.access.roles import AccessRole
 from relay.console.access.tokens import SHORTEST_TOKEN
 from relay.core.errors import ConfigError
 from relay.settings.address import Address, is_loopback
 from relay.settings.settings import Settings
-
-_SHORTEST_SECRET: Final = 32  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +97,8 @@ def access_options(settings: Settings) -> AccessOptions:
 
 def _secret_problems(settings: Settings) -> Iterator[str]:
     secret = settings.console_secret
-    if secret is not None and len(secret.get_secret_value()) < _SHORTEST_SECRET:
-        yield f"CONSOLE_SECRET is shorter than {_SHORTEST_SECRET} characters; write for example 32 random bytes as hex"
+    if secret is not None and len(secret.get_secret_value()) < SHORTEST_SECRET:
+        yield f"CONSOLE_SECRET is shorter than {SHORTEST_SECRET} characters; write for example 32 random bytes as hex"
 
 
 def _api_token_problems(settings: Settings) -> Iterator[str]:

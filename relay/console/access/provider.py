@@ -23,6 +23,7 @@ from joserfc.errors import JoseError
 from relay.console.access.options import ProviderOptions
 from relay.console.access.roles import LONGEST_NAME, AccessRole, Identity, valid_name
 from relay.core.errors import OutboxError
+from relay.core.origins import LiveSecret
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class LoginProvider:
     def __init__(self, options: ProviderOptions, trust: ssl.SSLContext | None = None) -> None:
         """``trust`` says which certificates count; by default the system's, or those of SSL_CERT_FILE."""
         self._options = options
+        self._secret = LiveSecret(options.client_secret)
         # authlib makes a client for each request. A context of its own would cost each 0.2 s of the event loop.
         trust = trust or httpx2.create_ssl_context()
         self._client: Any = OAuth().register(
@@ -88,6 +90,7 @@ class LoginProvider:
     async def finish(self, redirect_uri: str, code: str, journey: Journey) -> Identity:
         """Exchange the code for the user. Raises ProviderFailed and UserRefused."""
         metadata = await self._metadata()
+        self._client.client_secret = self._secret.present()
         token = await self._asked(
             self._client.fetch_access_token(redirect_uri, code=code, code_verifier=journey.verifier)
         )

@@ -44,6 +44,8 @@ SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
 
 _DOING: Final = "checking"
+OLDEST_POSTGRESQL: Final = 15
+"""As docs/reference/stability.md says."""
 _LONGEST_SKEW: Final = 5.0  # seconds
 _DAY: Final = 86_400.0  # seconds
 _LATE: Final = 6 * 3600.0  # seconds; prune runs hourly
@@ -325,8 +327,16 @@ def writable(connection: Connection) -> Finding:
     if read_only:
         advice = "let STORAGE_URL name the primary, or all servers with target_session_attrs=read-write"
         return Finding(Level.ERROR, "database", "the server refuses writes: it is a standby, or set read-only", advice)
-    version = connection.info.server_version
-    return Finding(Level.OK, "database", f"PostgreSQL {version // 10_000}.{version % 10_000} answers and takes writes")
+    return version_finding(connection.info.server_version)
+
+
+def version_finding(version: int) -> Finding:
+    """Whether this is tested with the server's version, as libpq numbers it."""
+    shown = f"PostgreSQL {version // 10_000}.{version % 10_000}"
+    if version < OLDEST_POSTGRESQL * 10_000:
+        advice = f"use PostgreSQL {OLDEST_POSTGRESQL} or newer"
+        return Finding(Level.ERROR, "database", f"{shown} is not supported", advice)
+    return Finding(Level.OK, "database", f"{shown} answers and takes writes")
 
 
 def _clock(connection: Connection, dated: Sequence[str]) -> Finding:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,6 +194,25 @@ async def test_a_command_prints_the_tokens(secured: Secured, tmp_path: Path) -> 
     await publisher.probe(patience(10))
     await published(publisher)
     await publisher.close()
+
+
+@pytest.mark.process
+async def test_the_tokens_for_msk_reach_a_listener_which_is_not_msk(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only MSK checks AWS' signatures: another broker refuses the token, and says so."""
+    for name, value in {"AWS_ACCESS_KEY_ID": "AKIAOFTHETESTS000000", "AWS_SECRET_ACCESS_KEY": WRONG}.items():
+        monkeypatch.setenv(name, value)
+    command = PasswordCommand("KAFKA_PASSWORD_COMMAND", f"{sys.executable} -m relay.brokers.kafka.msk eu-central-1")
+    signed = base64.urlsafe_b64decode(command.password() + "==").decode()
+    assert signed.startswith("https://kafka.eu-central-1.amazonaws.com/?Action=kafka-cluster%3AConnect&X-Amz-Algorithm")
+    assert 600 < command.until - time.time() <= 900
+    url = secured.url("OAUTH", security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER")
+    publisher = KafkaPublisher(kafka_options(url, live=LiveUrl(url, command)))
+    await publisher.open()
+    reported = await _probe_error(publisher, "invalid_token")
+    await publisher.close()
+    assert WRONG not in reported
 
 
 def change_password(admin: AdminClient, password: str) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from relay.console.access.provider_routes import COOKIE
 from relay.localservers.process import free_port
-from tests.console.access.sample import Browser, sample_app, served, settings
+from tests.console.access.sample import Browser, sample_app, served
+from tests.console.access.test_api_token import console_settings
 from tests.support.servers.oidc import CLIENT_ID, CLIENT_SECRET, OidcProvider
 
 pytestmark = [pytest.mark.packages, pytest.mark.process]
@@ -31,12 +32,8 @@ def console(*, claims_in_token: bool = True, **variables: str) -> Iterator[Brows
     """A browser before a console that logs in at a provider of this test."""
     port = free_port()
     with OidcProvider(f"http://127.0.0.1:{port}/oidc/callback", USERS, claims_in_token=claims_in_token) as provider:
-        read = settings(
-            CONSOLE_OIDC_ISSUER=provider.url,
-            CONSOLE_OIDC_CLIENT_ID=CLIENT_ID,
-            CONSOLE_OIDC_CLIENT_SECRET=CLIENT_SECRET,
-            **variables,
-        )
+        known = {"CONSOLE_OIDC_CLIENT_ID": CLIENT_ID, "CONSOLE_OIDC_CLIENT_SECRET": CLIENT_SECRET}
+        read = console_settings(CONSOLE_OIDC_ISSUER=provider.url, **{**known, **variables})
         limits = httpx.Limits(max_keepalive_connections=0)
         with served(sample_app(read), port) as url, httpx.Client(timeout=30, limits=limits) as client:
             yield Browser(url, client)

@@ -44,7 +44,8 @@ NOT_RUN: Final = {
         for number in (1, 2, *range(5, 9), 10, 11)
     },
     "docs/operate/deployment.md sh 9": "asks for a password; tests/cli/test_access.py answers",
-    "docs/operate/upgrades.md sh 1": "tests/system/acceptance/test_deployment.py follows the whole page",
+    "docs/operate/upgrades.md sh 1": "tests/system/acceptance/test_upgrade.py follows it from the first version",
+    "docs/operate/upgrades.md sh 2": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/operate/deployment.md sql 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/operate/deployment.md sh 3": "tests/system/container runs the image with these options",
     "docs/operate/deployment.md sh 4": "tests/deploy runs the jobs of the compose file",

@@ -20,10 +20,10 @@ from tests.support.machine import Machine
 from tests.support.paths import ROOT
 from tests.support.servers.promtool import promtool
 
-[ROLL_BACK] = blocks("docs/operate/upgrades.md")
+[_, ROLL_BACK] = blocks("docs/operate/upgrades.md")
 BLOCKS = {f"{block.language} {block.number}": block for block in blocks("docs/operate/deployment.md")}
 WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/bin:/usr/bin:/bin"
-USERS = {"orders": "writer", "relay": "relay", "pruner": "pruner", "migrator": "owner", "console": "console"}
+USERS = {"orders": "writer", "relay": "relay", "pruner": "pruner", "console": "console"}
 
 
 def url_in_document(user: str) -> str:
@@ -62,7 +62,7 @@ def test_the_roles_are_granted_and_examined(outbox: Outbox, machine: Machine) ->
 
 def test_the_users_of_the_document_can_be_created(outbox: Outbox) -> None:
     suffix = outbox.database.name
-    text = re.sub(rf"\b({'|'.join(USERS)})\b(?= LOGIN| SET|;)", rf"\1_{suffix}", BLOCKS["sql 1"].text)
+    text = re.sub(rf"\b({'|'.join([*USERS, 'migrator'])})\b(?= LOGIN|;)", rf"\1_{suffix}", BLOCKS["sql 1"].text)
     with outbox.database.connect(autocommit=False) as connection:
         connection.execute(text.encode())
         connection.rollback()

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import psycopg
@@ -21,6 +22,7 @@ import pytest
 
 from relay.app.roles import RolesRequest, Rooms
 from relay.core.role import Role
+from relay.eventstore import NO_STREAM, EventStore, NewEvent
 from relay.outbox.extensions import extension_names
 from relay.postgres.grants import Right, rights_of
 from relay.postgres.roles import GROUPS, RoleGroup
@@ -28,6 +30,8 @@ from relay.postgres.sql import TableName
 from tests.cli.running import call_cli, run_program
 from tests.deploy.chart import ContainerOfChart, run_by_the_chart
 from tests.deploy.jobs import DEPLOY
+from tests.spark.plain import save
+from tests.spark.write.test_saves import orders
 from tests.support.daemon import Daemon
 from tests.support.servers.postgres_secured import SecuredPostgres
 from tests.support.waiting import pace, wait_until
@@ -36,6 +40,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.packages, pytest.mark.xdist_grou
 
 TABLE = TableName("outbox", "orders")
 INBOX = "orders.openoutbox_inbox"
+STORE = "store"
 TOKEN = (DEPLOY / "console" / "tokens").read_text(encoding="utf-8").split("is ", 1)[1].split(".", 1)[0]
 USERS = {group.name: f"u_{group.name.removeprefix('openoutbox_')}" for group in GROUPS}
 INSERT = "INSERT INTO orders.outbox (event_id, event_type, payload) VALUES (gen_random_uuid(), 't', '')"
@@ -82,8 +87,8 @@ class Production:
 
     def cli(self, *arguments: str, user: str, **variables: str) -> subprocess.CompletedProcess[str]:
         url = self.url(user)
-        known = {"STORAGE_URL": url, "STORAGE_TABLE_NAME": str(TABLE), "DELIVERY_LOG_URL": url, **variables}
-        return call_cli(self.folder, *arguments, **known)
+        places = {"STORAGE_TABLE_NAME": str(TABLE), "EVENT_STORE_SCHEMA": STORE}
+        return call_cli(self.folder, *arguments, **{"STORAGE_URL": url, "DELIVERY_LOG_URL": url, **places, **variables})
 
     def done(self, *arguments: str, user: str, **variables: str) -> str:
         result = self.cli(*arguments, user=user, **variables)
@@ -125,13 +130,14 @@ def production(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Production]
         assert "-- there is no table orders.outbox" in place.done("roles", user="master")
         for group, user in USERS.items():
             place.sql(f"CREATE ROLE {user} LOGIN PASSWORD 'secret-of-{user}' IN ROLE {group}")
-        place.sql("ALTER ROLE u_owner SET role TO openoutbox_owner")
+        place.done("roles", "--migrator", "u_owner", user="master")
         place.jobs.update(run_by_the_chart(CHART, secrets(place), folder / "etc"))
         for name in ("migrate", "roles"):
             place.run(name)
         for command in (
             ["log", "migrate"],
             ["inbox", "migrate", "--table", INBOX, "--with", "dead-letters"],
+            ["store", "migrate", "--schema", STORE],
             ["spark", "setup"],
             ["roles"],
         ):
@@ -179,9 +185,35 @@ def test_every_job_of_the_chart_works_as_its_user(production: Production) -> Non
 
 def test_every_user_has_the_rights_of_its_role(production: Production) -> None:
     for group in GROUPS:
-        if group.role is not Role.EVENTSTORE:
-            done = production.cli("check", "--for", group.role, user=USERS[group.name], PUBLISHER_TYPE="null")
-            assert done.returncode == 0, (group.name, done.stdout, done.stderr)
+        done = production.cli("check", *asking_for(group), user=USERS[group.name], PUBLISHER_TYPE="null")
+        assert done.returncode == 0, (group.name, done.stdout, done.stderr)
+
+
+def asking_for(group: RoleGroup) -> tuple[str, ...]:
+    """The options of check for a role."""
+    return ("--for", group.role, *(("--schema", STORE) if group.role is Role.EVENTSTORE else ()))
+
+
+def test_spark_writes_as_its_user(production: Production) -> None:
+    before = sum(int(str(count)) for count in production.counts().values())
+    save(orders(100), idColumns="number", url=production.url("u_spark_writer"), table=str(TABLE))
+    assert sum(int(str(count)) for count in production.counts().values()) == before + 100
+    production.as_superuser("DELETE FROM orders.outbox")
+
+
+async def test_the_event_store_is_written_read_and_subscribed_to_by_its_users(production: Production) -> None:
+    tenant, stream = uuid4(), uuid4()
+    async with await EventStore.connect(production.url("u_owner"), schema=STORE) as store:
+        await store.provision_tenant(tenant)
+    async with await EventStore.connect(production.url("u_store_writer"), schema=STORE) as store:
+        await store.append(tenant, stream, [NewEvent("first")], NO_STREAM)
+    async with await EventStore.connect(production.url("u_store_reader"), schema=STORE) as store:
+        assert [event.type for event in await store.read_all()] == ["first"]
+    async with (
+        await EventStore.connect(production.url("u_store_subscriber"), schema=STORE) as store,
+        aclosing(store.subscribe("production")) as batches,
+    ):
+        assert [event.type for event in await anext(batches)] == ["first"]
 
 
 def test_a_password_that_is_rotated_under_load_loses_no_event(production: Production) -> None:
@@ -216,14 +248,15 @@ def test_a_password_that_is_rotated_under_load_loses_no_event(production: Produc
 
 
 LOG_ROLES = {"openoutbox_log_recorder": "record", "openoutbox_log_reader": "read"}
-EXAMINED = [group for group in GROUPS if group.role not in (Role.MIGRATE, Role.EVENTSTORE, Role.SPARK)]
+EXAMINED = [group for group in GROUPS if group.role is not Role.MIGRATE]
 
 
 def rights_of_group(group: RoleGroup) -> list[Right]:
     """What the roles command grants it, on what is there, beside the rights of the schema of the outbox."""
-    every = rights_of(Rooms(TABLE, RolesRequest(TABLE), None).grants(group))
+    every = rights_of(Rooms(TABLE, RolesRequest(TABLE, store_schema=STORE), "gapless").grants(group))
     own = [right for right in every if right.column != "acknowledged_by"]  # with a fan-out alone, which is not here
-    of_schema = [] if group.name in LOG_ROLES else [Right("USAGE", "schema", '"orders"')]
+    elsewhere = group.name in LOG_ROLES or group.role is Role.EVENTSTORE
+    of_schema = [] if elsewhere else [Right("USAGE", "schema", '"orders"')]
     return [*of_schema, *own]
 
 
@@ -252,7 +285,7 @@ def names(output: str, right: Right) -> bool:
 def test_check_names_each_right_that_is_taken_away(production: Production, group: RoleGroup) -> None:
     user = USERS[group.name]
     # The log of a relay is examined with the relay.
-    examined: tuple[str, ...] = () if group.role in (Role.RELAY, Role.DELIVERYLOG) else ("--for", group.role)
+    examined: tuple[str, ...] = () if group.role in (Role.RELAY, Role.DELIVERYLOG) else asking_for(group)
     variables = {"PUBLISHER_TYPE": "null", "DELIVERY_LOG_URL": production.url(user)}
     if group.role is Role.RELAY:
         variables["DELIVERY_LOG_URL"] = ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_build import full_version
 from relay.version import __version__
 from tests.support.paths import ROOT
 from tests.system.packaging.test_client import UV, run
@@ -23,7 +24,7 @@ def test_it_installs_a_relay_with_its_client_and_a_broker(tmp_path: Path) -> Non
     run(UV, "venv", "--quiet", "--python", sys.executable, "venv", cwd=tmp_path)
     python = tmp_path / "venv/bin/python"
     run("bash", "-ec", f"PYTHON={python}\n{PIP}{line}", cwd=ROOT)
-    assert __version__ in run(python.parent / "relay", "--version", cwd=tmp_path)
+    assert full_version(ROOT) in run(python.parent / "relay", "--version", cwd=tmp_path)
     program = "import confluent_kafka, openoutbox, relay; print(openoutbox.__version__, *relay.__path__)"
     version, folder = run(python, "-c", program, cwd=tmp_path).split()
     assert version == __version__
