@@ -42,6 +42,7 @@ from relay.spark.statements import SparkStatements
 
 _NAME: Final = "openoutbox-relay-cli"
 _STORE_ACCESS: Final[tuple[Access, ...]] = ("writer", "reader", "subscriber")
+_NEARLY: Final = 0.5
 _SPARK_PURPOSES: Final = ("write", "archive", "replay")
 _LOG_PURPOSES: Final = {"record": "openoutbox_log_recorder", "read": "openoutbox_log_reader"}
 
@@ -51,6 +52,18 @@ class _Purpose(NamedTuple):
     grants: Sequence[str]
     advice: str
     """What grants them, as the owner."""
+
+
+class _Lacking(NamedTuple):
+    """What a user lacks of a purpose. What is in a schema that the user may not use is not asked."""
+
+    rights: Sequence[tuple[Right, Holding]]
+    asked: int
+
+    @property
+    def share(self) -> float:
+        """How much of it, from 0 to 1."""
+        return len(self.rights) / self.asked
 
 
 def examine_role(role: Role, settings: Settings, retention: float, schema: str | None = None) -> list[Finding]:
@@ -270,8 +283,8 @@ def _rights(connection: SyncConnection, choices: Iterable[_Purpose], create: str
     """The purposes that the user has the rights for; without any, what it lacks for the nearest one."""
     user = connection.info.user
     purposes = list(choices)
-    lacking = {purpose.name: list(_lacking(connection, purpose)) for purpose in purposes}
-    able = [purpose.name for purpose in purposes if not lacking[purpose.name]]
+    lacking = {purpose.name: _lacking(connection, purpose) for purpose in purposes}
+    able = [purpose.name for purpose in purposes if not lacking[purpose.name].rights]
     if able:
         others = [
             f"{purpose.name}: {_advice(purpose, lacking[purpose.name], user, nearly=True)}"
@@ -280,30 +293,30 @@ def _rights(connection: SyncConnection, choices: Iterable[_Purpose], create: str
         ]
         message = f"{user} has the rights for: {', '.join(able)}"
         return [Finding(Level.OK, "rights", f"{message} (for {'; '.join(others)})" if others else message)]
-    nearest = min(purposes, key=lambda purpose: len(lacking[purpose.name]) / len(rights_of(purpose.grants)))
-    absent = {right.object for right, held in lacking[nearest.name] if held is Holding.NO_OBJECT}
+    nearest = min(purposes, key=lambda purpose: lacking[purpose.name].share)
+    absent = {right.object for right, held in lacking[nearest.name].rights if held is Holding.NO_OBJECT}
     if absent:
         return [Finding(Level.ERROR, "objects", f"{', '.join(sorted(absent))} does not exist", create)]
-    rights = ", ".join(str(right) for right, _ in lacking[nearest.name])
+    rights = ", ".join(str(right) for right, _ in lacking[nearest.name].rights)
     names = " or ".join(purpose.name for purpose in purposes)
     message = f"{user} has no rights for {names}; for {nearest.name} it lacks {rights}"
     return [Finding(Level.ERROR, "rights", message, _advice(nearest, lacking[nearest.name], user))]
 
 
-def _advice(purpose: _Purpose, lacking: Sequence[tuple[Right, Holding]], user: str, *, nearly: bool = False) -> str:
+def _advice(purpose: _Purpose, lacking: _Lacking, user: str, *, nearly: bool = False) -> str:
     """The advice with the first GRANT that is missing; with ``nearly`` only where the user lacks less than half."""
-    far = nearly and 2 * len(lacking) > len(rights_of(purpose.grants))
-    if "GRANT " in purpose.advice or far:
+    if "GRANT " in purpose.advice or (nearly and lacking.share > _NEARLY):
         return purpose.advice
-    return f"{purpose.advice}, which begins with what is missing: {lacking[0][0].grant(user)}"
+    return f"first is missing: {lacking.rights[0][0].grant(user)}; for all of it, {purpose.advice}"
 
 
-def _lacking(connection: SyncConnection, purpose: _Purpose) -> Iterator[tuple[Right, Holding]]:
-    closed: set[str] = set()  # schemas that the user may not use: what it may do in them cannot be asked
+def _lacking(connection: SyncConnection, purpose: _Purpose) -> _Lacking:
+    closed: set[str] = set()
+    asked: list[tuple[Right, Holding]] = []
     for right in rights_of(purpose.grants):
-        held = holding(connection, right)
-        if held is Holding.YES or right.object.rpartition(".")[0] in closed:
+        if right.object.rpartition(".")[0] in closed:
             continue
-        if (right.kind, right.privilege, held) == ("schema", "USAGE", Holding.NO):
+        asked.append((right, holding(connection, right)))
+        if (right.kind, *asked[-1][1:]) == ("schema", Holding.NO):
             closed.add(right.object)
-        yield right, held
+    return _Lacking([each for each in asked if each[1] is not Holding.YES], len(asked))
