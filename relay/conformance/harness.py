@@ -110,6 +110,16 @@ class Harness(ABC):
         finally:
             end()
 
+    @property
+    def part_troubles(self) -> Sequence[str]:
+        """Those of ``TROUBLES`` that ``part_trouble`` can make; for a publisher with several things that can fail."""
+        return []
+
+    @contextmanager
+    def part_trouble(self, _trouble: str, _destination: str) -> Iterator[Publisher]:
+        """A publisher of which this destination is in trouble until the end, and the next that was made is not."""
+        yield self.publisher()
+
     cuts = False
     """Whether ``cutting`` cuts."""
 

@@ -80,10 +80,18 @@ def possible(harness: Harness, trouble: str) -> None:
         pytest.skip(f"this harness has no way to make it: {trouble}")
 
 
+@pytest.fixture
+def possible_of_a_part(harness: Harness, trouble: str) -> None:
+    """Likewise."""
+    if trouble not in harness.part_troubles:
+        pytest.skip(f"this harness has no way to make it of one destination: {trouble}")
+
+
 class CountingOutbox(PostgresOutbox):
     """Counts how often each event was released since its last attempt."""
 
     def __init__(self, url: str, ordering: str) -> None:
+        self.url = url
         variables = {"STORAGE_URL": url, "ORDERING": ordering, "BATCH_SIZE": "25", "MAX_IN_FLIGHT": "200"}
         variables |= {"PUBLISHER_CONNECT_RETRY_INTERVAL": "1s", "POLL_INTERVAL": "100ms", "SHUTDOWN_TIMEOUT": "1s"}
         self.settings = Settings.from_env(variables)
@@ -139,6 +147,29 @@ async def insert(url: str, events: Sequence[NewEvent]) -> dict[str, float]:
     return dict.fromkeys((str(event.event_id) for event in events), time.monotonic())
 
 
+async def check_flow(
+    outbox: CountingOutbox, publisher: Publisher, heard: dict[str, float], bad: str, good: str, both: str = ""
+) -> None:
+    """Insert events for one in trouble, another one and, with a name for them, both: the other has its own in time."""
+    numbers = count()
+
+    def new(name: str, events: int) -> list[NewEvent]:
+        return [NewEvent(name, b"{}", partition_key=f"{name} {next(numbers) % 50}") for _ in range(events)]
+
+    async with running(outbox, publisher):
+        await insert(outbox.url, new(bad, BACKLOG))
+        first = await insert(outbox.url, new(good, 1))
+        await eventually(lambda: heard.keys() >= first.keys(), what="the first event of the other")
+        inserted: dict[str, float] = {}
+        for _ in range(TURNS):
+            await insert(outbox.url, new(bad, 5))
+            inserted |= await insert(outbox.url, [*new(good, 5), *(new(both, 1) if both else [])])
+            await asyncio.sleep(0.1)
+        await eventually(lambda: heard.keys() >= inserted.keys(), what="all events of the other")
+    waits = sorted(heard[event_id] - since for event_id, since in inserted.items())
+    assert waits[len(waits) * 99 // 100] < patience(BOUND), waits[-10:]
+
+
 @pytest.mark.usefixtures("possible")
 @pytest.mark.parametrize("ordering", ["none", "key"])
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -147,29 +178,25 @@ async def test_a_destination_in_trouble_holds_up_no_other(
 ) -> None:
     bad, good, both = [await harness.destination() for _ in range(3)]
     rules = [Rule(1, bad, _TYPE, "troubled"), Rule(2, both, _TYPE, "other", (Target("troubled", _TYPE),))]
-    numbers, heard = count(), dict[str, float]()
-
-    def new(name: str, events: int) -> list[NewEvent]:
-        return [NewEvent(name, b"{}", partition_key=f"{name} {next(numbers) % 50}") for _ in range(events)]
-
+    heard: dict[str, float] = {}
     with harness.trouble(trouble) as (troubled, other):
         publishers = {"troubled": troubled, "other": watch(other, heard)}
         outbox = CountingOutbox(law_outbox, ordering)
         times = Times(retry_interval=1.0)
         publisher = SeveralPublishers(publishers, Routes(rules, default="other"), Drops(), times)
-        async with running(outbox, publisher):
-            await insert(law_outbox, new(bad, BACKLOG))
-            first = await insert(law_outbox, new(good, 1))
-            await eventually(lambda: heard.keys() >= first.keys(), what="the first event of the other")
-            inserted: dict[str, float] = {}
-            for _ in range(TURNS):
-                fan_out = new(both, 1) if ordering == "none" else []
-                await insert(law_outbox, new(bad, 5))
-                inserted |= await insert(law_outbox, [*new(good, 5), *fan_out])
-                await asyncio.sleep(0.1)
-            await eventually(lambda: heard.keys() >= inserted.keys(), what="all events of the other")
-    waits = sorted(heard[event_id] - since for event_id, since in inserted.items())
-    assert waits[len(waits) * 99 // 100] < patience(BOUND), waits[-10:]
+        await check_flow(outbox, publisher, heard, bad, good, both if ordering == "none" else "")
+
+
+@pytest.mark.usefixtures("possible_of_a_part")
+@pytest.mark.parametrize("ordering", ["none", "key"])
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_a_part_in_trouble_holds_up_no_other_of_its_publisher(
+    harness: Harness, law_outbox: str, trouble: str, ordering: str
+) -> None:
+    bad, good = [await harness.destination() for _ in range(2)]
+    heard: dict[str, float] = {}
+    with harness.part_trouble(trouble, bad) as publisher:
+        await check_flow(CountingOutbox(law_outbox, ordering), watch(publisher, heard), heard, bad, good)
 
 
 async def test_no_event_is_released_twice_without_an_attempt_while_probes_are_answered(

@@ -17,7 +17,7 @@ from tests.brokers.harness.memory import MemoryHarness
 from tests.brokers.harness.nats import NatsHarness
 from tests.brokers.harness.plain import NullHarness, StdoutHarness
 from tests.brokers.harness.rabbitmq import RabbitHarness
-from tests.brokers.harness.redis import RedisHarness
+from tests.brokers.harness.redis import RedisClusterHarness, RedisHarness
 from tests.brokers.harness.routed import RoutedHarness, SeveralHarness
 from tests.support.fixtures.outbox import Outbox, give_rights
 from tests.support.servers.aws import CREDENTIALS, AwsServer
@@ -27,6 +27,7 @@ from tests.support.servers.nats import NatsServer
 from tests.support.servers.rabbitmq import RabbitServer
 from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.servers.valkey import ValkeyServer
+from tests.support.servers.valkey_groups import ValkeyCluster
 from tests.support.servers.webhooks import WebhookServer
 
 Make = Callable[[pytest.FixtureRequest], Harness]
@@ -40,6 +41,7 @@ HARNESSES: dict[str, Make] = {
     "kafka": lambda request: KafkaHarness(*request.getfixturevalue("breakable_kafka")),
     "nats": lambda request: NatsHarness(request.getfixturevalue("breakable_nats")),
     "redis": lambda request: RedisHarness(request.getfixturevalue("breakable_redis")),
+    "redis-cluster": lambda request: RedisClusterHarness(*request.getfixturevalue("breakable_redis_cluster")),
     "rabbitmq": lambda request: RabbitHarness(request.getfixturevalue("breakable_rabbitmq")),
     "http": lambda request: HttpHarness(*request.getfixturevalue("breakable_http")),
     "sqs": lambda request: SqsHarness(request.getfixturevalue("breakable_aws")),
@@ -49,6 +51,7 @@ SERVERS = {
     "kafka": [pytest.mark.kafka, pytest.mark.xdist_group("conformance kafka")],  # so that one process starts a Kafka
     "nats": [pytest.mark.nats],
     "redis": [pytest.mark.redis],
+    "redis-cluster": [pytest.mark.redis],
     "rabbitmq": [pytest.mark.rabbitmq, pytest.mark.xdist_group("conformance rabbitmq")],  # it starts in seconds too
     "http": [pytest.mark.http],
     "sqs": [pytest.mark.aws, pytest.mark.xdist_group("conformance aws")],
@@ -75,6 +78,17 @@ def breakable_redis() -> Iterator[ValkeyServer]:
     """As above."""
     with ValkeyServer() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def breakable_redis_cluster() -> Iterator[tuple[ValkeyCluster, list[TcpProxy]]]:
+    """Two shards, each behind a proxy."""
+    with TcpProxy() as first, TcpProxy() as second:
+        proxies = [first, second]
+        with ValkeyCluster(announced=[proxy.port for proxy in proxies]) as cluster:
+            for proxy, node in zip(proxies, cluster.nodes, strict=True):
+                proxy.target = node.port
+            yield cluster, proxies
 
 
 @pytest.fixture(scope="module")

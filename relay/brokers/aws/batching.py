@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from relay.brokers.aws.message import to_message
@@ -67,11 +67,11 @@ class RequestBatch:
 
 
 def batches(
-    events: Sequence[OutboxEvent], sink: OutcomeSink, service: Service, options: AwsOptions
+    events: Iterable[OutboxEvent], sink: OutcomeSink, service: Service, options: AwsOptions
 ) -> Iterator[RequestBatch]:
     """Every batch as it is complete; what can never be sent goes to the sink.
 
-    The events are encoded as the batches are taken, so that an offer that waits holds few of them twice.
+    The events are encoded as the batches are taken, so that what waits is not held twice.
     """
     opened: dict[tuple[str, int], RequestBatch] = {}
     for event in events:

@@ -55,7 +55,7 @@ class AwsClient:
         config = AioConfig(
             connect_timeout=options.connection_timeout,
             read_timeout=_NO_READ_TIMEOUT,
-            max_pool_connections=options.max_requests,
+            max_pool_connections=0,  # no limit but the session's: one that hangs must not take those of others
             retries={"total_max_attempts": 1, "mode": "standard"},
             http_session_cls=_BoundedSession,
             connector_args={"keepalive_timeout": _IDLE, "socket_factory": sockets.make}

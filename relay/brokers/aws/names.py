@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from relay.brokers.aws.options import Kind
+from relay.brokers.aws.options import AwsOptions, Kind
 from relay.core.names import LONGEST_REMEMBERED
 from relay.core.outcome import Permanent
 
@@ -27,6 +27,12 @@ def name_of(event_type: str, kind: Kind, replacement: str) -> str | Permanent:
     """The name, or the outcome of an event whose type can be none."""
     known = _name_of if len(event_type) <= LONGEST_REMEMBERED else _name_of.__wrapped__
     return known(event_type, kind, replacement)
+
+
+def destination_name(event_type: str, options: AwsOptions) -> str:
+    """The name; empty for an event whose type can be none."""
+    name = name_of(event_type, options.kind, options.name_replacement)
+    return "" if isinstance(name, Permanent) else name
 
 
 @lru_cache(maxsize=4096)

@@ -38,7 +38,7 @@ class AwsOptions:
     receipts: bool
     """Whether an acknowledgement carries the message's id."""
     max_requests: int = 32
-    """Most requests in flight; beyond that ``publish`` waits."""
+    """Most requests in flight to one queue or topic."""
     max_batch: int = 256 * 1024
     """Bytes of one request's messages, unless it has one message alone."""
     max_message: int = 1024 * 1024

@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Sequence
 
 from relay.brokers.aws.client import AwsClient, prepare
-from relay.brokers.aws.names import name_of
+from relay.brokers.aws.names import destination_name
 from relay.brokers.aws.options import AwsOptions, AwsTarget, read_target
 from relay.brokers.aws.services import Service, service_of, unreachable
 from relay.brokers.aws.session import FAILURES, AwsSession
 from relay.brokers.current_session import CurrentSession
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink, Permanent, Unreachable
+from relay.core.outcome import OutcomeSink, Unreachable
 
 
 class AwsPublisher:
@@ -51,8 +51,7 @@ class AwsPublisher:
 
     def destination_of(self, event: OutboxEvent) -> str:
         """The queue or topic; empty for an event whose type can name none."""
-        name = name_of(event.event_type, self._options.kind, self._options.name_replacement)
-        return "" if isinstance(name, Permanent) else name
+        return destination_name(event.event_type, self._options)
 
     async def probe_destination(self, destination: str, timeout: float) -> None:
         """As ``probe``, with a request to one queue or topic; that it is missing or forbidden is an answer."""
@@ -72,7 +71,9 @@ class AwsPublisher:
             raise BrokerUnreachable(f"{target}: {reason.removeprefix(f'{target}: ')}")
 
     def take_back(self, reason: str) -> None:
-        """Nothing waits here for long."""
+        """What is in no request yet is ``Withheld``."""
+        if (session := self._current.in_use) is not None:
+            session.take_back(reason)
 
     async def abandon(self, reason: str) -> None:
         """Cut the connections and what is buffered for them."""

@@ -4,6 +4,10 @@ Each request carries up to ten events and has its own answer, with an outcome fo
 concerns one request: its events are ``ConnectionCut``, and the others go on. Requests to one FIFO queue or topic that
 have a message group in common follow one another, so that a group is stored in the order in which it was offered.
 
+Each queue and topic has a line of its own: what waits for it, and its requests in flight, of which there are
+``max_requests`` at most. So one that hangs holds up no other. How much may wait is bounded by what the engine has in
+flight.
+
 A session ends when it is abandoned, and when its credentials are refused: the next one reads them again. ``end`` resets
 the connections, since an orderly close would first send what is still buffered.
 """
@@ -11,8 +15,9 @@ the connections, since an orderly close would first send what is still buffered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections import deque
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
@@ -20,12 +25,13 @@ from botocore.parsers import ResponseParserError
 from relay.brokers.aws.batching import RequestBatch, batches
 from relay.brokers.aws.client import AwsClient
 from relay.brokers.aws.errors import about_one, classify, code_of, is_missing, refusal, refuses_credentials
+from relay.brokers.aws.names import destination_name
 from relay.brokers.aws.options import AwsOptions
 from relay.brokers.aws.services import Service
 from relay.brokers.aws.sockets import Progress
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Receipt, Transient
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Receipt, Transient, Withheld
 
 FAILURES: Final = (ClientError, BotoCoreError, ResponseParserError, BrokerUnreachable, OSError)
 """What a request to AWS may raise."""
@@ -33,6 +39,23 @@ FAILURES: Final = (ClientError, BotoCoreError, ResponseParserError, BrokerUnreac
 _LOOKS: Final = 2  # at what was sent, within a timeout
 _MOST_TIMEOUTS: Final = 10  # of one request, while its bytes are on their way
 _LATE: Final = 0.2  # seconds that a look may be late because the process did not run
+
+
+class _Offer(NamedTuple):
+    """Events of one ``offer`` for one queue or topic."""
+
+    events: Iterator[OutboxEvent]
+    """Those that are in no batch yet; ``batches`` takes them from here."""
+    sink: OutcomeSink
+    batches: Iterator[RequestBatch]
+
+
+class _Line:
+    """What waits for one queue or topic, and its requests in flight."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_Offer] = deque()
+        self.requests: dict[asyncio.Task[None], RequestBatch] = {}
 
 
 class AwsSession:
@@ -44,26 +67,35 @@ class AwsSession:
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self._client, self._service, self._options = client, service, options
         self._loop = asyncio.get_running_loop()
-        self._requests: dict[asyncio.Task[None], RequestBatch] = {}
+        self._lines: dict[str, _Line] = {}
         self._last_of: dict[tuple[str, str], asyncio.Task[None]] = {}
         """The latest request of each message group of a FIFO queue or topic."""
         self._addresses: dict[str, asyncio.Task[str]] = {}
         """Of each queue or topic by name, also while it is being looked up."""
-        self._room = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
 
     async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> Sequence[OutboxEvent]:
-        """Send every event; waits while too many requests are in flight. Leaves none unsent."""
-        for batch in batches(events, sink, self._service, self._options):
-            while len(self._requests) >= self._options.max_requests and self.ended_as is None:
-                self._room.clear()
-                await self._room.wait()
-            if self.ended_as is not None:
-                batch.settle_all(self.ended_as)
-                continue
-            self._start(batch)
-            await asyncio.sleep(0)
+        """Put every event into the line of its queue or topic. Leaves none unsent."""
+        groups: dict[str, list[OutboxEvent]] = {}
+        for event in events:
+            groups.setdefault(destination_name(event.event_type, self._options), []).append(event)
+        lines = []
+        for name, group in groups.items():
+            lines.append(self._lines.setdefault(name, _Line()))
+            left = iter(group)
+            lines[-1].waiting.append(_Offer(left, sink, batches(left, sink, self._service, self._options)))
+        if self.ended_as is not None:
+            self._give_back(self.ended_as)
+        for line in lines:
+            for _ in range(self._options.max_requests):
+                if not self._begin(line):
+                    break
+                await asyncio.sleep(0)
         return ()
+
+    def take_back(self, reason: str) -> None:
+        """What is in no request yet is ``Withheld(reason)``."""
+        self._give_back(Withheld(reason))
 
     def end(self, outcome: Outcome) -> None:
         """Cut every connection; on return everything is resolved, what was unanswered as ``outcome``."""
@@ -71,14 +103,15 @@ class AwsSession:
             return
         self.ended_as = outcome
         self._client.sockets.cut()
-        requests, self._requests = self._requests, {}
+        self._give_back(outcome)
+        lines, self._lines = self._lines, {}
+        requests = {task: batch for line in lines.values() for task, batch in line.requests.items()}
         tasks: list[asyncio.Task[Any]] = [*requests, *self._addresses.values()]
         for task in tasks:
             if task is not asyncio.current_task():
                 task.cancel()
         for batch in requests.values():
             batch.settle_all(outcome)
-        self._room.set()
         self._closing = self._loop.create_task(self._close(tasks))
 
     async def gone(self) -> None:
@@ -91,20 +124,40 @@ class AwsSession:
             await asyncio.wait(tasks)
         await self._client.close()
 
-    def _start(self, batch: RequestBatch) -> None:
+    def _give_back(self, outcome: Outcome) -> None:
+        for line in self._lines.values():
+            waiting, line.waiting = line.waiting, deque()
+            for events, sink, made in waiting:
+                if left := [(event, outcome) for event in events]:
+                    sink(left)
+                for batch in made:  # those that were not full yet
+                    batch.settle_all(outcome)
+
+    def _begin(self, line: _Line) -> bool:
+        """Send the next batch of a line, unless nothing waits or as many as may be are in flight; whether one was."""
+        while line.waiting and len(line.requests) < self._options.max_requests:
+            if (batch := next(line.waiting[0].batches, None)) is not None:
+                self._start(line, batch)
+                return True
+            line.waiting.popleft()
+        return False
+
+    def _start(self, line: _Line, batch: RequestBatch) -> None:
         """Begin to send a batch, after the requests that share a group with it."""
         groups = [(batch.name, group) for group in batch.groups]
         before = {self._last_of[group] for group in groups if group in self._last_of}
         task = self._loop.create_task(self._deliver(batch, before))
-        self._requests[task] = batch
+        line.requests[task] = batch
         self._last_of.update(dict.fromkeys(groups, task))
 
         def done(_: asyncio.Task[None]) -> None:
-            self._requests.pop(task, None)
+            line.requests.pop(task, None)
             for group in groups:
                 if self._last_of.get(group) is task:
                     del self._last_of[group]
-            self._room.set()
+            self._begin(line)
+            if not (line.requests or line.waiting):
+                self._lines.pop(batch.name, None)
 
         task.add_done_callback(done)
 

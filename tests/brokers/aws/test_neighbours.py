@@ -12,9 +12,9 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
-from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, TimedOut, Transient
+from relay.core.outcome import Acknowledged, ConnectionCut, Outcome, TimedOut, Transient, Withheld
 from tests.brokers.aws.test_publisher import opened, outcomes
-from tests.brokers.harness.base import make_event
+from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.aws import NewName
 from tests.support.servers.aws import publisher_url
 from tests.support.waiting import patience
@@ -108,3 +108,25 @@ async def test_what_a_gateway_refuses_is_held_against_its_own_request(aws_url: s
         alone = [(await outcomes(publisher, [event]))[0] for event in events[:10]]
     assert [type(outcome) for outcome in together] == [ConnectionCut] * 10 + [Acknowledged] * 10
     assert [type(outcome) for outcome in alone] == [Acknowledged] * 3 + [ConnectionCut] + [Acknowledged] * 6
+
+
+async def test_a_queue_that_hangs_takes_no_request_of_another_and_what_waits_for_it_is_given_back(
+    aws_url: str, new_queue: NewName
+) -> None:
+    ended = asyncio.Event()
+
+    async def hang(_: bytes) -> web.Response:
+        await ended.wait()
+        return web.Response(status=500)
+
+    bad, good, sink = new_queue(""), new_queue(""), Collector()
+    hung = [make_event(bad, b"poison") for _ in range(50)]
+    async with gateway_to(aws_url, hang) as url, opened(publisher_url("sqs", url), max_requests=2) as publisher:
+        async with asyncio.timeout(patience(20)):
+            await publisher.publish(hung, sink)
+            assert await outcomes(publisher, [make_event(good) for _ in range(50)]) == [Acknowledged()] * 50
+        assert sink.resolutions == []
+        publisher.take_back("the relay is stopping")
+        assert sink.resolutions == [(event, Withheld("the relay is stopping")) for event in hung[20:]]
+        ended.set()
+        assert len(await sink.outcomes(hung)) == 50

@@ -6,10 +6,13 @@ import asyncio
 import base64
 import json
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from relay.brokers.aws.publisher import AwsPublisher
-from tests.brokers.harness.base import Features, ServerHarness, StoredMessage
+from relay.core.ports import Publisher
+from tests.brokers.harness.base import NEVER, SLOW, Features, Marking, ServerHarness, StoredMessage
 from tests.support.aws import AwsAdmin, ReadMessage
 from tests.support.options import aws_options
 from tests.support.servers.aws import AwsServer, publisher_url
@@ -40,6 +43,17 @@ class SqsHarness(ServerHarness):
     def publisher(self, **options: Any) -> AwsPublisher:
         url = publisher_url(self.kind, self.url)
         return AwsPublisher(aws_options(**({"url": url} | options)))
+
+    @property
+    def part_troubles(self) -> Sequence[str]:
+        return ["hangs", "slow"]
+
+    @contextmanager
+    def part_trouble(self, trouble: str, destination: str) -> Iterator[Publisher]:
+        with self._behind_proxy() as proxy:
+            proxy.tap = tap = Marking(destination, cut=False)
+            proxy.slow_links, proxy.delay = tap.links, {"hangs": NEVER, "slow": SLOW}[trouble]
+            yield self._at(f"127.0.0.1:{proxy.port}")
 
     async def destination(self) -> str:
         self._names.append(f"conformance-{uuid.uuid4().hex[:12]}.fifo")

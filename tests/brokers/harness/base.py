@@ -14,11 +14,12 @@ from relay.conformance.harness import TROUBLES, Collector, Features, Harness, St
 from relay.core.ports import Publisher
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 
-__all__ = ["Collector", "Features", "Harness", "ServerHarness", "StoredMessage", "make_event"]
+__all__ = ["Collector", "Features", "Harness", "ServerHarness", "StoredMessage", "in_trouble", "make_event"]
 
 
 _MODES = {"hangs": Mode.SILENCE, "refuses": Mode.REFUSE, "cuts": Mode.CUT}
-_SLOW = 3.0  # seconds by which each answer is late
+SLOW = 3.0  # seconds by which each answer is late
+NEVER = 600.0
 _ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")
 
 
@@ -50,6 +51,40 @@ class Cutting:
         return data
 
 
+class Marking:
+    """The tap of a proxy by which the requests of one destination alone are late, or are cut."""
+
+    def __init__(self, name: str, *, cut: bool) -> None:
+        self.links: set[int] = set()
+        """The connections whose last request was one of them."""
+        self._name, self._cut = name.encode(), cut
+
+    def request(self, link: int, data: bytes) -> None:
+        if self._name not in data:
+            self.links.discard(link)  # a later connection may have the same number
+        elif self._cut:
+            raise ConnectionResetError
+        else:
+            self.links.add(link)
+
+    def reply(self, _link: int, data: bytes) -> bytes:
+        return data
+
+
+@contextmanager
+def in_trouble(trouble: str, proxies: Sequence[TcpProxy]) -> Iterator[None]:
+    """What stands behind these proxies hangs, is slow, refuses or cuts, until the end."""
+    for proxy in proxies:
+        proxy.delay = SLOW if trouble == "slow" else 0.0
+        proxy.set(_MODES.get(trouble, Mode.FLOW))
+    try:
+        yield
+    finally:
+        for proxy in proxies:
+            proxy.delay = 0.0
+            proxy.set(Mode.FLOW)
+
+
 class ServerHarness(Harness):
     """A broker of the whole run, which can be paused and stopped, and is left running.
 
@@ -58,8 +93,10 @@ class ServerHarness(Harness):
 
     cuts = True
 
-    def __init__(self, server: Server, proxy: TcpProxy | None = None) -> None:
+    def __init__(self, server: Server, proxy: TcpProxy | None = None, others: Sequence[Server] = ()) -> None:
+        """``others`` are the further nodes of a cluster."""
         self._broker = server
+        self._nodes = [server, *others]
         self._paused = False
         self._proxy = proxy
         self._address = ""
@@ -85,9 +122,7 @@ class ServerHarness(Harness):
         elif trouble == "no DNS":
             yield self._at("no-such-host.invalid:9"), self.publisher()
         else:
-            with self._behind_proxy() as proxy:
-                proxy.delay = _SLOW if trouble == "slow" else 0.0
-                proxy.set(_MODES.get(trouble, Mode.FLOW))
+            with self._behind_proxy() as proxy, in_trouble(trouble, [proxy]):
                 yield self._at(f"127.0.0.1:{proxy.port}"), self.publisher()
 
     @contextmanager
@@ -103,8 +138,7 @@ class ServerHarness(Harness):
             assert port is not None
             proxy = self._proxy or stack.enter_context(TcpProxy(int(port[1])))
             yield proxy
-            proxy.delay, proxy.tap = 0.0, None
-            proxy.set(Mode.FLOW)
+            proxy.tap = None
 
     def _at(self, address: str) -> Publisher:
         self._address = address
@@ -114,18 +148,22 @@ class ServerHarness(Harness):
             self._address = ""
 
     def hang(self) -> None:
-        os.kill(self._broker.pid, signal.SIGSTOP)
+        for node in self._nodes:
+            os.kill(node.pid, signal.SIGSTOP)
         self._paused = True
 
     def resume(self) -> None:
-        os.kill(self._broker.pid, signal.SIGCONT)
+        for node in self._nodes:
+            os.kill(node.pid, signal.SIGCONT)
         self._paused = False
 
     def stop(self) -> None:
-        self._broker.stop()
+        for node in self._nodes:
+            node.stop()
 
     def start(self) -> None:
-        self._broker.start()
+        for node in self._nodes:
+            node.start()
 
     def close(self) -> None:
         if self._paused:

@@ -65,8 +65,10 @@ class ValkeySentinel(ValkeyServer):
 class ValkeyCluster:
     """Primaries that share the slots evenly; the slots of a stopped one are away, those of the others are not."""
 
-    def __init__(self, size: int = 2, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, size: int = 2, settings: Mapping[str, str] | None = None, announced: Sequence[int] = ()) -> None:
+        """``announced`` are the ports that the nodes tell clients in the place of their own, one each."""
         self._size = size
+        self._announced = announced
         self._settings = {
             "cluster-enabled": "yes",
             "cluster-require-full-coverage": "no",
@@ -77,10 +79,10 @@ class ValkeyCluster:
         self.nodes: Sequence[ValkeyServer] = ()
 
     def __enter__(self) -> Self:
-        self.nodes = [
-            self._stack.enter_context(ValkeyServer(settings=self._settings | {"cluster-port": str(free_port())}))
-            for _ in range(self._size)
-        ]
+        own = [{"cluster-port": str(free_port())} for _ in range(self._size)]
+        for one, port in zip(own, self._announced, strict=False):
+            one["cluster-announce-port"] = str(port)
+        self.nodes = [self._stack.enter_context(ValkeyServer(settings=self._settings | one)) for one in own]
         share = SLOTS // self._size
         for number, node in enumerate(self.nodes):
             last = SLOTS - 1 if number == self._size - 1 else (number + 1) * share - 1
@@ -89,7 +91,7 @@ class ValkeyCluster:
         first, *others = self.nodes
         for node in others:
             ask(first, "CLUSTER", "MEET", "127.0.0.1", node.port, int(node.settings["cluster-port"]))
-        wait_until(lambda: all(self._agrees(node) for node in self.nodes), what="the nodes to agree")
+        self.wait_agreed()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -104,7 +106,14 @@ class ValkeyCluster:
         """The slot of a stream."""
         return int(ask(self.nodes[0], "CLUSTER", "KEYSLOT", stream))
 
+    def wait_agreed(self) -> None:
+        """Wait until every node knows of all slots where they are; after a start, too."""
+        wait_until(lambda: all(self._agrees(node) for node in self.nodes), what="the nodes to agree")
+
     def _agrees(self, node: ValkeyServer) -> bool:
+        known = str(ask(node, "CLUSTER", "NODES"))
+        if not all(f":{port}" in known for port in self._announced):
+            return False
         info = ask(node, "CLUSTER", "INFO")
         facts = info if isinstance(info, dict) else dict(line.split(":") for line in info.decode().split())
         return (facts["cluster_slots_ok"], facts["cluster_state"]) == (str(SLOTS), "ok")
