@@ -43,10 +43,12 @@ class RedisNodes:
 
     def __init__(self, connect: Connect, ask: Ask) -> None:
         self._connect = connect
-        self._shards = Shards(lambda: bool(self._nodes), self.node_of, ask)
+        self._shards = Shards(lambda: bool(self._nodes), lambda event: self._nodes.get(_slot(event.event_type)), ask)
         self._sessions: dict[RedisAddress | None, CurrentSession[RedisSession]] = {}
         self._nodes: dict[int, RedisAddress] = {}
         """The node of each slot that events were redirected for."""
+        self._forgotten: set[RedisAddress] = set()
+        """Nodes that get nothing until another one names them. What they were offered is theirs still."""
         self.last_streams: dict[RedisAddress | None, str] = {}
         """A stream on each node that events were sent to."""
         self._redirected: dict[_Place, list[Offer]] = {}
@@ -59,11 +61,12 @@ class RedisNodes:
     @property
     def addresses(self) -> frozenset[RedisAddress]:
         """The nodes that events are sent to beside the first server."""
-        return frozenset(self._nodes.values())
+        return frozenset(self._nodes.values()) - self._forgotten
 
     def node_of(self, event: OutboxEvent) -> RedisAddress | None:
         """The node of the event's stream, as far as it is known; None for the first server."""
-        return self._nodes.get(_slot(event.event_type)) if self._nodes else None
+        node = self._nodes.get(_slot(event.event_type)) if self._nodes else None
+        return None if node in self._forgotten else node
 
     @property
     def first(self) -> RedisSession | None:
@@ -72,7 +75,7 @@ class RedisNodes:
 
     def forget(self, address: RedisAddress) -> None:
         """Send nothing to this node any more until another one names it."""
-        self._nodes = {slot: node for slot, node in self._nodes.items() if node != address}
+        self._forgotten.add(address)
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event to the node of its stream, in order."""
@@ -120,6 +123,8 @@ class RedisNodes:
                 return
             if isinstance(error, MovedError):
                 self._nodes[error.slot_id] = address
+                self._forgotten.discard(address)
+                self.last_streams[address] = event.event_type
             self._offer_later((address, not isinstance(error, MovedError)), [(event, sink, redirects + 1)])
 
         return redirect

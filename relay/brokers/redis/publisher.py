@@ -16,7 +16,7 @@ probe.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError, ResponseError
@@ -31,7 +31,7 @@ from relay.brokers.redis.session import Redirect, RedisSession, too_few
 from relay.brokers.redis.shards import Answers
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Outcome, OutcomeSink, Unreachable
+from relay.core.outcome import Outcome, OutcomeSink, TimedOut, Unreachable
 
 
 class RedisPublisher:
@@ -45,6 +45,8 @@ class RedisPublisher:
         self._options = options
         self._servers: RedisServers | None = None
         self._nodes = RedisNodes(self._connect, self._ask)
+        self._last: RedisSession | None = None
+        """The last session with the first server."""
         self._sentinels: Sentinels | None = None
         """None until the first connection."""
         self._primary: RedisAddress | None = None
@@ -100,9 +102,9 @@ class RedisPublisher:
                 each.cancel()
             await asyncio.wait(pings)
 
-    async def _ask(self) -> Answers:
+    async def _ask(self, nodes: Collection[RedisAddress | None]) -> Answers:
         """See ``relay.brokers.redis.shards``. A node without an answer is forgotten."""
-        asked = [None, *self._nodes.addresses]
+        asked = list({None, *self._nodes.addresses, *nodes})
         return dict(zip(asked, await asyncio.gather(*map(self._silence, asked)), strict=True))
 
     async def _silence(self, address: RedisAddress | None) -> str:
@@ -170,6 +172,8 @@ class RedisPublisher:
     async def _connect(self, address: RedisAddress | None, redirect: Redirect) -> RedisSession:
         timeout, servers = self._options.connection_timeout, self._named_servers()
         if address is None:
+            if self._last is not None and isinstance(self._last.ended_as, TimedOut):
+                servers.avoid(self._last.address)  # it may take connections and no writes: the others name the rest
             self._sentinels = self._sentinels or Sentinels(servers, self._moved)
             self._sentinels.start()
         announced = self._primary
@@ -184,6 +188,7 @@ class RedisPublisher:
             with renewed(self._options):
                 raise kind_of(error)(f"{address or servers}: {reason}") from None
         session = RedisSession(connection, self._options, redirect)
+        self._last = session if address is None else self._last
         if address is None and self._primary is not announced and self._primary != session.address:
             ended = Unreachable(f"the Sentinels name another primary: {self._primary}")
         if ended is not None:

@@ -98,6 +98,10 @@ class RedisServers:
         """Begin the next connection with this one of the named addresses."""
         self._starts.sort(key=lambda each: each != start)
 
+    def avoid(self, start: RedisAddress) -> None:
+        """Begin the next connection with another one of the named addresses."""
+        self._starts.sort(key=lambda each: each == start)
+
     async def connect(self, address: RedisAddress | None) -> AbstractConnection:
         """Return a connection that is logged in. Raises RedisError, OSError, BrokerUnreachable."""
         if address is not None:

@@ -9,7 +9,7 @@ node itself answers, or none does, an event has the outcome that it has with a s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,8 @@ from relay.core.outcome import Away, ConnectionCut, Outcome, OutcomeSink, Resolu
 Answers = Mapping[RedisAddress | None, str]
 """Why a node does not answer, empty for one that does; None is the server that a client starts with."""
 
-Ask = Callable[[], Coroutine[Any, Any, Answers]]
-"""Asks all nodes in use. Raises nothing."""
+Ask = Callable[[Collection[RedisAddress | None]], Coroutine[Any, Any, Answers]]
+"""Asks these nodes and all others in use. Raises nothing."""
 
 _Undecided = tuple[OutboxEvent, Outcome, OutcomeSink, RedisAddress | None]
 
@@ -74,7 +74,7 @@ class Shards:
         try:
             while self._undecided:
                 self._asked, self._undecided = self._undecided, []
-                answers = await self._ask()
+                answers = await self._ask({node for *_, node in self._asked})
                 asked, self._asked = self._asked, []
                 some_answer = not all(answers.values())
                 for event, outcome, sink, node in asked:
