@@ -88,6 +88,10 @@ class SnsHarness(SqsHarness):
         parts=True,
     )
 
+    @property
+    def part_troubles(self) -> Sequence[str]:
+        return ["hangs"]  # the emulator stores a FIFO topic's messages too slowly to time others beside a slow one
+
     def _create(self, name: str) -> None:
         AwsAdmin(self._server.url).create_topic(name)
 
