@@ -36,6 +36,7 @@ FRAGMENTS = {
     "docs/guide/routing.md toml 2": "tests/routing/test_page.py reads it as the relay does",
     "docs/guide/routing.md toml 3": "tests/routing/test_page.py reads it as the relay does",
     "docs/guide/routing.md toml 4": "tests/routing/test_page.py reads it as the relay does",
+    "docs/operate/trust.md json 1": "a policy of AWS, which no emulator of the tests enforces",
     "docs/operate/trust.md redis 1": "tests/brokers/redis/test_access.py uses it",
     "docs/operate/trust.md text 1": "tests/brokers/nats/test_access.py uses it",
     "docs/reference/messages.md toml 1": "an endpoint; tests/brokers/http/test_endpoints.py reads such files",
