@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "roles": "relay_cli.roles",
     "check": "relay_cli.check",
     "stats": "relay_cli.stats",
+    "causes": "relay_cli.causes",
     "list": "relay_cli.listing",
     "show": "relay_cli.show",
     "replay": "relay_cli.replay",

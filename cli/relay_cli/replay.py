@@ -49,6 +49,10 @@ Ids = Annotated[
 ]
 Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only events of that event type.")]
 Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only events of that partition key.")]
+Code = Annotated[
+    str | None,
+    typer.Option("--error-code", metavar="CODE", help="Only events whose last_error says this before its first colon."),
+]
 Statuses = Annotated[
     list[From] | None,
     typer.Option(
@@ -93,6 +97,7 @@ def command(
     ids: Ids = None,
     event_type: Type = None,
     key: Key = None,
+    error_code: Code = None,
     statuses: Statuses = None,
     since: Since = None,
     until: Until = None,
@@ -109,12 +114,11 @@ def command(
 ) -> None:
     """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
 
-    Give at least one of --id, --type, --key, --status, --from and --to; an event must match all of them. Consumers
-    see the same event id again. Batches are short transactions; after Ctrl-C the reported replays remain. The
-    extension replay-audit records every replay with user and reason. Needs SELECT and UPDATE on the table.
+    Give at least one of --id, --type, --key, --error-code, --status, --from and --to; all must match. Consumers see
+    the same event id again. After Ctrl-C the reported replays remain. The extension replay-audit records each.
 
     With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
-    drop them. With ON_DELIVERED=delete, the delivery log or an archive has the delivered events, the table does not.
+    drop them. With ON_DELIVERED=delete the delivery log or an archive has what was delivered. Needs SELECT and UPDATE.
 
     Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.
 
@@ -122,7 +126,7 @@ def command(
     """
     from relay.outbox.admin.replay import ReplayOptions
 
-    selection = _selection(ids, event_type, key, statuses, since, until)
+    selection = _selection(ids, event_type, key, statuses, since, until, error_code)
     settings = _settings(context, storage_url, table) if "delivered" in selection.kinds else None
     window = 0.0 if force or settings is None else _window(settings, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=user_and_host(), duplicate_window=window)
@@ -151,14 +155,16 @@ def _selection(
     statuses: list[From] | None,
     since: Bound | None,
     until: Bound | None,
+    error_code: str | None,
 ) -> Selection:
     """The filters; without --status dead events, and with --id delivered ones too."""
     from relay.outbox.admin.selection import Selection
 
-    if not (ids or event_type or key or statuses or since or until):
-        raise typer.BadParameter("say which events: --id, --type, --key, --status, --from or --to")
+    if not (ids or event_type or key or statuses or since or until or error_code is not None):
+        raise typer.BadParameter("say which events: --id, --type, --key, --error-code, --status, --from or --to")
     kinds = tuple(statuses) if statuses else (From.DEAD, From.DELIVERED) if ids else (From.DEAD,)
-    return Selection(tuple(kind.value for kind in kinds), tuple(ids or ()), event_type, key, since, until)
+    chosen = tuple(ids or ())
+    return Selection(tuple(kind.value for kind in kinds), chosen, event_type, key, since, until, error_code=error_code)
 
 
 def _window(settings: Settings, option: float | None) -> float:

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from relay.console import access
-from relay.console.api import changes, event_types, events, fleet, log, outbox, prune, store
+from relay.console.api import causes, changes, event_types, events, fleet, log, outbox, prune, store
 from relay.console.api import settings as settings_api
 from relay.console.api.document import openapi_document
 from relay.console.conditional import ConditionalGet
@@ -58,7 +58,7 @@ def build_console(settings: Settings) -> FastAPI:
     for error in (OutboxError, RequestValidationError, HTTPException, Exception):
         app.exception_handler(error)(_answer_error)
     reading = Depends(access.require(access.Role.READER))
-    for resource in (events, changes, outbox, prune, event_types, fleet, settings_api, log, store):
+    for resource in (events, causes, changes, outbox, prune, event_types, fleet, settings_api, log, store):
         app.include_router(resource.router, prefix=API, dependencies=[Depends(_known_parameters)])
     app.get(f"{API}/openapi.json", include_in_schema=False, dependencies=[reading])(partial(openapi_document, app))
     for part in (

@@ -258,7 +258,7 @@ class Heartbeat(NamedTuple):
     state: str
     """``active``, ``paused`` or ``error``."""
     reason: str
-    """Why it is not active, or which destinations do not flow."""
+    """Why it is not active, which destinations do not flow, and which rows the database refuses."""
     delivered_per_second: float
     """Over the last minute."""
     failed_per_second: float

@@ -183,6 +183,25 @@ def test_what_could_steer_a_terminal_is_escaped(outbox: Outbox, tmp_path: Path) 
         assert r"a\x1b[2Jb\tc\nd" in done.stdout
 
 
+def test_causes_say_what_is_broken_and_what_to_type(outbox: Outbox, tmp_path: Path) -> None:
+    assert "No relay is connected" in call_cli(tmp_path, "causes", STORAGE_URL=outbox.reader_url).stdout
+    fill_aged(outbox, "DEAD", 12)
+    lines = call_cli(tmp_path, "causes", STORAGE_URL=outbox.reader_url).stdout.splitlines()
+    assert lines[0] == "warning: No relay is connected to this database."
+    assert lines[1].startswith("  -> Start a relay.")
+    types = "type DEAD-1, DEAD-10, DEAD-11 and 9 other types, 10 keys"
+    assert lines[-2].startswith(f"12 dead: FATAL: no # ({types}; since 2")
+    assert lines[-1] == "  -> Remove the cause, then: relay-cli replay --error-code FATAL"
+    shown = answer(tmp_path, "causes", STORAGE_URL=outbox.reader_url)
+    assert [finding["subject"] for finding in shown["findings"]] == ["relays", "dead"]
+    [cause] = shown["causes"]
+    assert (cause["code"], cause["dead"], cause["keys"], shown["complete"]) == ("FATAL", 12, 10, True)
+    replayed = call_cli(tmp_path, "replay", "--error-code", "FATAL", "--yes", STORAGE_URL=outbox.url_of("operator"))
+    assert replayed.returncode == 1  # the operator's role may not
+    replayed = call_cli(tmp_path, "replay", "--error-code", "FATAL", "--yes", STORAGE_URL=outbox.owner_url)
+    assert replayed.stdout.startswith("replayed 12 dead events")
+
+
 def test_show_says_first_why_the_event_is_not_delivered(outbox: Outbox, tmp_path: Path) -> None:
     [event_id] = outbox.insert([Row("a")])
     failed = (

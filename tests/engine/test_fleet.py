@@ -9,7 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from relay.core.errors import ConfigError, StorageUnavailable
+from relay.core.errors import ConfigError, RowRefused, StorageUnavailable
+from relay.core.event import EventId
 from relay.core.fleet import HEARTBEAT
 from relay.core.ports import Heartbeat
 from tests.support.doubles.virtual_relay import VirtualRelay
@@ -99,6 +100,19 @@ def test_a_heartbeat_says_what_a_destination_is_like_and_since_when(
     word = "blocked" if blocked else "away"
     assert re.fullmatch(rf"destination memory is {word} since \S+Z: low on memory", fleet.latest.reason)
     assert fleet.latest.state == state
+
+
+def test_a_heartbeat_names_the_rows_that_the_database_refuses(beside: StartBeside) -> None:
+    fleet = Watched()
+    relay = beside(fleet)
+    relay.run(1.0)
+    relay.relay.refused_rows.name("claim", EventId("7"), RowRefused("no: check"), relay.seconds() + 60)
+    relay.run(6.0)
+    assert fleet.latest is not None
+    assert (fleet.latest.state, fleet.latest.reason) == (
+        "active",
+        "the database refuses to claim event 7: no: check",
+    )
 
 
 @pytest.mark.parametrize(

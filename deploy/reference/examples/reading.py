@@ -119,6 +119,32 @@ _EVENTS: Final = (
         answer=problem(404, "event-missing", f"there is no event {_ABSENT} in table openoutbox_events"),
     ),
 )
+_FINDINGS: Final = [
+    {
+        "level": "warning",
+        "subject": "pause",
+        "message": "Every event type that begins with import. is paused: the warehouse moves.",
+        "advice": "Paused by ada at 2026-03-10 12:00 UTC, until it is resumed.",
+    },
+    {
+        "level": "warning",
+        "subject": "relays",
+        "message": "No relay is connected to this database.",
+        "advice": "Start a relay. One behind a pool that hides names of connections is not seen here.",
+    },
+    {
+        "level": "warning",
+        "subject": "dead",
+        "message": "2 events are dead; all died in the last hour, most of type order.paid.",
+        "advice": "Remove the cause, then replay them: relay-cli causes, or Dead letters, has them by cause.",
+    },
+    {
+        "level": "warning",
+        "subject": "retrying",
+        "message": "1 event waits for the next attempt after a failure.",
+        "advice": "The relays repeat them automatically. Their errors say what they wait for.",
+    },
+]
 _FIGURES: Final = (
     Example(
         "GET /stats",
@@ -130,6 +156,68 @@ _FIGURES: Final = (
             "oldest_due_age_sec": 0.9,
             "dead_count": 2,
             "in_flight_count": 100,
+        },
+    ),
+    Example(
+        "GET /causes",
+        "what holds up events, and why events fail",
+        answer={
+            "findings": _FINDINGS,
+            "causes": [
+                {
+                    "code": "MSG_SIZE_TOO_LARGE",
+                    "error": "the message has # bytes",
+                    "message": _ERROR,
+                    "dead": 2,
+                    "retrying": 0,
+                    "types": {"order.paid": 1, "user.signup": 1},
+                    "keys": 1,
+                    "first": TIME,
+                    "last": TIME,
+                    "sample": EVENT_IDS[0],
+                    "step": "Remove the cause, then: relay-cli replay --error-code MSG_SIZE_TOO_LARGE",
+                },
+                {
+                    "code": "_TRANSPORT",
+                    "error": "no broker",
+                    "message": "_TRANSPORT: no broker",
+                    "dead": 0,
+                    "retrying": 1,
+                    "types": {"order.paid": 1},
+                    "keys": 1,
+                    "first": TIME,
+                    "last": TIME,
+                    "sample": EVENT_IDS[1],
+                    "step": f"Relays repeat them. relay-cli show {EVENT_IDS[1]}",
+                },
+            ],
+            "complete": True,
+        },
+    ),
+    Example(
+        "GET /overview",
+        "at a glance",
+        parameters={"minutes": 1},
+        answer={
+            "findings": _FINDINGS,
+            "stats": {
+                "pending_count": 2,
+                "retrying_count": 1,
+                "oldest_age_sec": 42.7,
+                "oldest_due_age_sec": 0.9,
+                "dead_count": 2,
+                "in_flight_count": 0,
+            },
+            "complete": True,
+            "relays": [],
+            "minutes": [
+                {"minute": "2026-03-10T11:59:00.000000Z", "events": 0, "exact": True},
+                {"minute": TIME, "events": 1, "exact": True},
+            ],
+            "types": [
+                {"event_type": "order.paid", "delivered": 0, "dead": 1, "failed": 4},
+                {"event_type": "user.signup", "delivered": 1, "dead": 1, "failed": 1},
+            ],
         },
     ),
     Example(

@@ -12,8 +12,8 @@ from relay.console.access import Role
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
 from relay.console.pages.live import live_page
-from relay.console.trouble import troubles
 from relay.outbox.admin.overview import MOST_COUNTED, MOST_RECENT, MinuteCount, Overview
+from relay.outbox.admin.trouble import troubles
 
 router = APIRouter(include_in_schema=False)
 
@@ -23,6 +23,7 @@ _PLACES = {
     "lag": ("/events?status=PENDING", "Waiting events"),
     "pause": ("/fleet", "Relays and pauses"),
     "relays": ("/fleet", "Relays and pauses"),
+    "destination": ("/fleet", "Relays and pauses"),
     "prune": ("/prune", "Prune"),
 }
 """Where a finding's subject can be looked at."""

@@ -1,21 +1,22 @@
-"""One event with why it is not delivered: the reader of the facts that ``why`` judges. Reads only, and locks nothing.
+"""What ``why`` and ``causes`` judge, read from the outbox: one event with what is in its way, and why events fail.
 
-The database user needs SELECT on the outbox. Without it on the tables of pauses and relays the answer says what it
-does not know.
+Reads only, and locks nothing. The database user needs SELECT on the outbox. Without it on the tables of pauses and
+relays the answer says what it does not know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from relay.core.errors import SchemaError, StorageBusy
 from relay.core.event import Status
 from relay.outbox.admin.browse import ShownEvent, read_event
+from relay.outbox.admin.causes import Cause, ErrorGroup, causes
 from relay.outbox.admin.connection import Connection, database_time, operating, rows
 from relay.outbox.admin.fleet import read_members
-from relay.outbox.admin.readings import STATEMENT_SECONDS
+from relay.outbox.admin.readings import STATEMENT_SECONDS, bounded_reading
 from relay.outbox.admin.why import EventAhead, Facts, Why, why
 from relay.outbox.options import application_name
 from relay.outbox.pauses import pauses_in_force
@@ -25,12 +26,36 @@ from relay.postgres.sql import TableName, statement
 
 T = TypeVar("T")
 
+MOST_READ: Final = 20_000
+"""The newest dead events that are read for their causes, those that are tried again next, and those that are due."""
+
 
 class ExplainedEvent(NamedTuple):
     """An event, and what is in its way."""
 
     event: ShownEvent
     why: Why
+
+
+class FailureReading(NamedTuple):
+    """Why events fail."""
+
+    causes: list[Cause]
+    """The one with the most events first."""
+    complete: bool
+    """False when more events are dead than were read."""
+
+    def answer(self) -> dict[str, object]:
+        """As JSON."""
+        return {"causes": [cause.answer() for cause in self.causes], "complete": self.complete}
+
+
+def read_causes(url: str, table: TableName) -> FailureReading:
+    """The causes of the newest ``MOST_READ`` dead events, and of as many that wait. Raises as ``bounded_reading``."""
+    with bounded_reading(url, table, "reading why events fail") as connection:
+        connection.execute(statement("outbox/claim:guard"))
+        read = rows(connection, "outbox/causes:failing", table, {"most": MOST_READ})
+    return FailureReading(causes(ErrorGroup(*row) for *row, _ in read), not read or read[0][-1] < MOST_READ)
 
 
 def explain_event(url: str, table: TableName, event_id: UUID) -> ExplainedEvent | None:

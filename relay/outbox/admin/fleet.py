@@ -41,7 +41,7 @@ class FleetMember(NamedTuple):
     state: str
     """``active``, ``paused`` (the broker is unreachable) or ``error`` (the database is); of a living relay."""
     reason: str
-    """Why the state is not ``active``."""
+    """Why the state is not ``active``, which destinations do not flow, and which rows the database refuses."""
     destination_type: str
     """PUBLISHER_TYPE."""
     destination: str

@@ -7,12 +7,15 @@ costs more the more waits. A statement that takes longer than ``STATEMENT_SECOND
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from relay.core.errors import SchemaError
 from relay.core.ports import Backlog
 from relay.outbox.admin.browse import Figures, read_figures
 from relay.outbox.admin.connection import Moment, rows
+from relay.outbox.admin.fleet import FleetMember, read_members
 from relay.outbox.admin.held import HeldEvents, read_held
 from relay.outbox.admin.readings import bounded_reading, one_round_trip
 from relay.outbox.options import application_name
@@ -86,6 +89,8 @@ class Overview(NamedTuple):
     """Seconds; 0.0 when none is DELIVERED."""
     horizon: XminHorizon
     """What keeps vacuum from removing dead rows."""
+    reports: Sequence[FleetMember] = ()
+    """The living relays; none without the extension fleet, or without SELECT on its table."""
     held: Sequence[HeldEvents] = ()
     """The pauses in force, the oldest first, and what each holds back."""
 
@@ -107,6 +112,9 @@ def read_overview(url: str, table: TableName) -> Overview:
             ("horizon:held", {}),
         )
         held = read_held(connection, table)
+        reports: list[FleetMember] = []
+        with suppress(SchemaError), connection.transaction():
+            reports = [member for member in read_members(connection, table) or () if member.living]
     [(*counts, in_flight)] = figures
     backlog = Backlog(*counts)
     if held is not None:
@@ -118,6 +126,7 @@ def read_overview(url: str, table: TableName) -> Overview:
         [TypeCount(*row) for row in types],
         float(age[0][0]),
         XminHorizon.of(horizon[0]),
+        reports,
         () if held is None else held.pauses,
     )
 

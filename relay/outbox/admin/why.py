@@ -39,7 +39,7 @@ from relay.postgres.codec import Moment
 
 _LONGEST_ERROR: Final = 300  # characters of last_error in a sentence
 _ROUTED: Final = frozenset({"several", "http"})  # destination types of which a relay may have more than one
-_CURES: Final = {
+CURES: Final = {
     "away": "Restore it, or the way to it: relays probe it and go on automatically.",
     "refused": "Correct the login or the certificate: relays try it and go on automatically.",
     "blocked": "Look at its disk, its memory and its quotas: relays go on when it takes events.",
@@ -214,7 +214,7 @@ def _destination(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
         else:
             rest = " if its route goes there" if routed else f", as relay {relay.relay_id} says"
             sentence = f"Destination {name} is {condition.state} since {condition.since}{rest}: {condition.reason}"
-        step = _CURES[condition.state]
+        step = CURES[condition.state]
         if routed:
             step = f"relay-cli route {shlex.quote(event.event_type)} says where it goes. {step}"
         yield Reason("destination", _sentence(sentence), step, ("destination", name), certain)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
-from relay.console.trouble import troubles
 from relay.core.durations import span
-from relay.core.pause import Pause, PauseScope, PauseTarget
+from relay.core.pause import EVERYTHING, Pause, PauseScope, PauseTarget
 from relay.core.ports import Backlog
 from relay.outbox.admin.browse import Figures
+from relay.outbox.admin.fleet import FleetMember
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import ConnectedRelay, Overview, TypeCount
+from relay.outbox.admin.trouble import troubles
 from relay.postgres.horizon import Holder, XminHorizon
 
 RELAY = ConnectedRelay("relay-0", 3)
@@ -91,6 +93,27 @@ def test_findings(scene: Scene, expected: list[tuple[str, str]]) -> None:
         assert finding.level == level
         assert finding.message.startswith(message)
         assert finding.advice
+
+
+def test_what_living_relays_say_stands_in_place_of_a_guess() -> None:
+    away = "destination kafka is away since 2026-03-10T11:00:00Z: no broker"
+    member = FleetMember(
+        "relay-0", uuid4(), "1.0", "host", _SINCE, _SINCE, 1.0, True, "paused", away, "kafka", "ab12", 180.0, "none",
+        "keep", 0.0, 0.0, 0, 0, "default", None,
+    )  # fmt: skip
+    slow = member._replace(relay_id="relay-2", reason=away.replace("away", "slow"))
+    overview = Scene(waiting=1, due=200).overview()
+    lag, destination, slowness = troubles(
+        overview._replace(reports=[member, member._replace(relay_id="relay-1"), slow, slow._replace(reason="")])
+    )
+    assert "may not answer" not in lag.advice
+    assert destination.level == "error"
+    assert destination.message == f"D{away[1:]}, according to relay-0, relay-1."
+    assert destination.advice.startswith("Restore it")
+    assert (slowness.level, slowness.subject) == ("warning", "destination")
+    everything = Pause(EVERYTHING, None, "ada", "repair", _SINCE)
+    held = [HeldEvents(everything, 1, at_least=False)]
+    assert [one.subject for one in troubles(Scene().overview()._replace(reports=[member], held=held))] == ["pause"]
 
 
 @pytest.mark.parametrize(

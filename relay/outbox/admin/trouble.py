@@ -8,8 +8,11 @@ from typing import Final
 
 from relay.core.durations import span
 from relay.core.finding import Finding, Level
+from relay.core.fleet import conditions_in
+from relay.core.pause import PauseScope
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import MOST_COUNTED, Overview
+from relay.outbox.admin.why import CURES
 
 LATE: Final = 60.0
 """Seconds that an event may be due before that is a fault."""
@@ -23,6 +26,7 @@ def troubles(overview: Overview) -> list[Finding]:
         *(_pause(held) for held in overview.held),
         *_lag(overview),
         *_relays(overview),
+        *_reports(overview),
         *_dead(overview),
         *_retrying(overview),
         *_prune(overview),
@@ -63,11 +67,16 @@ def _lag(overview: Overview) -> Iterator[Finding]:
         )
     elif not overview.figures.in_flight:
         names = ", ".join(relay.relay_id for relay in overview.relays)
+        advice = (
+            "Look at /readyz of the relay: its broker may not answer. With ORDERING=key a dead event may hold a key."
+        )
+        if any(relay.reason for relay in overview.reports):
+            advice = "What the relays say is named here, too; relay-cli show EVENT_ID says what one event waits for."
         yield Finding(
             Level.ERROR,
             "lag",
             f"Nothing is in flight: {message}, although {names} is connected.",
-            "Look at /readyz of the relay: its broker may not answer. With ORDERING=key a dead event may hold a key.",
+            advice,
         )
     else:
         yield Finding(
@@ -88,6 +97,19 @@ def _relays(overview: Overview) -> Iterator[Finding]:
         )
 
 
+def _reports(overview: Overview) -> Iterator[Finding]:
+    """What living relays say: destinations that do not flow, rows that are refused, a database that they cannot use."""
+    said: dict[str, list[str]] = {}
+    for relay in overview.reports:
+        if relay.reason and not any(held.pause.target.scope is PauseScope.ALL for held in overview.held):
+            said.setdefault(relay.reason, []).append(relay.relay_id)
+    for reason, relays in said.items():
+        states = {one.state for one in conditions_in(reason)}
+        level = Level.WARNING if states == {"slow"} else Level.ERROR
+        advice = " ".join(CURES[state] for state in CURES if state in states) or "relay-cli check says what to do."
+        yield Finding(level, "destination", f"{_sentence(reason)}, according to {', '.join(relays)}.", advice)
+
+
 def _dead(overview: Overview) -> Iterator[Finding]:
     dead = overview.figures.backlog.dead
     if not dead:
@@ -99,7 +121,7 @@ def _dead(overview: Overview) -> Iterator[Finding]:
     if worst is not None:
         share = f"{new:,}" if new < dead else "it" if dead == 1 else "all"
         message += f"; {share} died in the last hour, {'most ' if len(lately) > 1 else ''}of type {worst.event_type}"
-    advice = "Remove the cause, then replay them: Dead letters has them by error."
+    advice = "Remove the cause, then replay them: relay-cli causes, or Dead letters, has them by cause."
     yield Finding(Level.WARNING, "dead", f"{_sentence(message)}.", advice)
 
 

@@ -1,0 +1,66 @@
+"""``relay-cli causes``: what is broken, since when, and what to do."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from relay_cli.groups import HELP, single_command
+from relay_cli.options import Json, StorageUrl, Table, outbox_of
+from relay_cli.output import one_line, plural, print_json, say
+from relay_cli.screen import columns, wrapped
+
+if TYPE_CHECKING:
+    from relay.outbox.admin.causes import Cause
+
+app = single_command()
+
+_MOST_TYPES = 3  # that a line names
+
+
+@app.command("causes", context_settings=HELP)
+def command(context: typer.Context, table: Table = None, storage_url: StorageUrl = None, as_json: Json = False) -> None:
+    """Show what is broken, since when and what to do: first what holds up events, then why events fail, by cause.
+
+    First come pauses, a lag, absent relays, destinations that do not flow (extension fleet), prune and the xmin
+    horizon. Then dead and retrying events by cause: the code, and the error with numbers, ids and quoted parts folded
+    to #. Of each kind the newest 20000 events are read. relay-cli show EVENT_ID says why one event is not delivered.
+
+    Exit codes: 0 done, also if nothing is broken, 1 the database or the table fails, 2 wrong usage.
+
+    Example: relay-cli causes
+    """
+    from relay.outbox.admin.explain import read_causes
+    from relay.outbox.admin.overview import read_overview
+    from relay.outbox.admin.trouble import troubles
+
+    url, name = outbox_of(context, storage_url, table)
+    findings = troubles(read_overview(url, name))
+    failing = read_causes(url, name)
+    if as_json:
+        print_json({"findings": [finding._asdict() for finding in findings], **failing.answer()})
+        return
+    width = columns(sys.stdout)
+    for finding in findings:
+        say(wrapped(one_line(f"{finding.level}: {finding.message}"), width, "  "))
+        say(wrapped(one_line(f"  -> {finding.advice}"), width, "     "))
+    for cause in failing.causes:
+        say(wrapped(one_line(_line(cause)), width, "  "))
+        say(wrapped(one_line(f"  -> {cause.step}"), width, "     "))
+    if not failing.complete:
+        say("more events are dead: the newest were read")
+    if not findings and not failing.causes:
+        say("nothing is broken")
+
+
+def _line(cause: Cause) -> str:
+    counts = [f"{count} {what}" for count, what in ((cause.dead, "dead"), (cause.retrying, "retrying")) if count]
+    named = ", ".join(list(cause.types)[:_MOST_TYPES])
+    more = len(cause.types) - _MOST_TYPES
+    types = f"{named} and {plural(more, 'other type')}" if more > 0 else named
+    error = ": ".join(filter(None, (cause.code, cause.error))) or "no error"
+    keys = f", {plural(len(cause.keys), 'key')}" if cause.keys else ""
+    times = f"since {one_line(cause.first)}, last {one_line(cause.last)}"
+    return f"{', '.join(counts)}: {error} (type {types}{keys}; {times})"

@@ -1,0 +1,146 @@
+"""What is broken, since when, and what to do; and the outbox at a glance."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from relay.console.api.models import Statistics, moment_text
+from relay.console.api.requests import Reader
+from relay.console.context import ConsoleParts
+from relay.core.finding import Finding
+from relay.outbox.admin.causes import Cause
+from relay.outbox.admin.explain import read_causes
+from relay.outbox.admin.overview import MOST_COUNTED
+from relay.outbox.admin.trouble import troubles
+
+router = APIRouter(tags=["outbox"])
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FindingItem(_Model):
+    """One thing that is wrong with the outbox as a whole."""
+
+    level: Literal["warning", "error"]
+    subject: str = Field(description="What it is about, in one word.", examples=["pause"])
+    message: str
+    advice: str
+
+    @classmethod
+    def of(cls, finding: Finding) -> FindingItem:
+        """The API's form of a finding."""
+        return cls.model_validate(finding._asdict())
+
+
+class CauseItem(_Model):
+    """Dead and retrying events that one cause holds."""
+
+    code: str = Field(description="What `last_error` says before its first colon; for `error_code`.")
+    error: str = Field(description="The rest, with numbers, ids and quoted parts folded to `#`.")
+    message: str = Field(description="The error of the event that failed last.")
+    dead: int
+    retrying: int
+    types: dict[str, int] = Field(description="How many events of each type, the largest number first.")
+    keys: int
+    first: str
+    last: str
+    sample: str = Field(description="The id of the event that failed last.")
+    step: str = Field(description="What to do.")
+
+    @classmethod
+    def of(cls, cause: Cause) -> CauseItem:
+        """The API's form of a cause."""
+        times = {"first": moment_text(cause.first), "last": moment_text(cause.last)}
+        return cls.model_validate({**cause.answer(), **times})
+
+
+class CauseItems(_Model):
+    """What holds up events, and why events fail, the cause with the most events first."""
+
+    findings: list[FindingItem]
+    causes: list[CauseItem]
+    complete: bool = Field(description="False when more events are dead than were read.")
+
+
+class MinuteItem(_Model):
+    """How many events were delivered in one minute."""
+
+    minute: str
+    events: int
+    exact: bool = Field(description="False for an estimate.")
+
+
+class TypeFiguresItem(_Model):
+    """What became of one type's events in the last hour."""
+
+    event_type: str
+    delivered: int
+    dead: int
+    failed: int = Field(description="Failed attempts.")
+
+
+class ConnectionsItem(_Model):
+    """A relay that is connected to the database."""
+
+    relay_id: str
+    connections: int
+
+
+class OverviewItem(_Model):
+    """The outbox at a glance."""
+
+    findings: list[FindingItem]
+    stats: Statistics
+    complete: bool = Field(description="False when a count of `stats` ends at a bound: it is that many at least.")
+    relays: list[ConnectionsItem]
+    minutes: list[MinuteItem] = Field(description="The last one is the current minute.")
+    types: list[TypeFiguresItem]
+
+
+@router.get("/causes")
+def list_causes(console: ConsoleParts, identity: Reader) -> CauseItems:
+    """What is broken, since when and what to do. Of very many dead events the newest are read."""
+    del identity
+    findings = troubles(console.readings.overview.get())
+    failing = read_causes(console.url, console.table)
+    return CauseItems(
+        findings=[FindingItem.of(finding) for finding in findings],
+        causes=[CauseItem.of(cause) for cause in failing.causes],
+        complete=failing.complete,
+    )
+
+
+@router.get("/overview")
+def outbox_overview(
+    console: ConsoleParts,
+    identity: Reader,
+    minutes: Annotated[
+        int, Query(ge=1, le=60, description="How many of the last minutes, beside the current one.")
+    ] = 60,
+) -> OverviewItem:
+    """What is wrong now, the figures, and the last hour: what the page Overview shows. Its counts end at a bound."""
+    del identity
+    overview = console.readings.overview.get()
+    figures = overview.figures
+    stats = Statistics.model_validate({**figures.backlog.answer(), "in_flight_count": figures.in_flight})
+    backlog = figures.backlog
+    largest = max(backlog.pending_new + backlog.pending_retrying, backlog.dead, figures.in_flight)
+    return OverviewItem(
+        findings=[FindingItem.of(finding) for finding in troubles(overview)],
+        stats=stats,
+        complete=largest < MOST_COUNTED,
+        relays=[ConnectionsItem(relay_id=one.relay_id, connections=one.connections) for one in overview.relays],
+        minutes=[
+            MinuteItem(minute=moment_text(one.minute), events=one.events, exact=one.exact)
+            for one in overview.minutes[-minutes - 1 :]
+        ],
+        types=[
+            TypeFiguresItem(event_type=one.event_type, delivered=one.delivered, dead=one.dead, failed=one.failed)
+            for one in overview.types
+        ],
+    )
