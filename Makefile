@@ -116,9 +116,10 @@ release: $(STAMP) ## wheels, source archives, image, bills of materials, checksu
 	$(BIN)/python -m deploy.release build --engine "$(ENGINE)" --image-flags "$(IMAGE_FLAGS)" \
 		$(if $(BASE),--base "$(BASE)") $(if $(BUILDER),--builder "$(BUILDER)") $(if $(SIGN),--sign "$(SIGN)")
 
-# Resolved for every platform, so that the lock does not depend on the machine; UPGRADE=--upgrade takes newer releases.
+# Resolved for every platform, so that the lock does not depend on the machine; UPGRADE=--upgrade takes newer releases, of
+# 14 days at least: what is wrong with one is mostly found by then.
 # The client is left out: it has no hash, and is installed from its wheel beside the relay's.
-LOCK = $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-header $(UPGRADE)
+LOCK = $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-header --exclude-newer "14 days" $(UPGRADE)
 lock: $(STAMP) ## pin the image's dependencies again, with hashes: deploy/image/*.lock; UPGRADE=--upgrade for newer ones
 	$(LOCK) pyproject.toml $(addprefix --extra ,$(IMAGE_EXTRAS)) --no-emit-package openoutbox-client -o deploy/image/requirements.lock
 	$(LOCK) --group build -o deploy/image/build.lock
