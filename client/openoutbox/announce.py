@@ -13,12 +13,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 from uuid import UUID
 
-from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, sync_channel, wrong_target
+from openoutbox.channel import (
+    OPEN_A_TRANSACTION,
+    async_channel,
+    leaves_out,
+    leaves_out_async,
+    naming_table,
+    sync_channel,
+    wrong_target,
+)
 from openoutbox.errors import EnqueueRefused
-from openoutbox.insert import insert_calls
+from openoutbox.insert import insert_again, insert_calls
 from openoutbox.names import DEFAULT_TABLE, TableName
 from openoutbox.newevent import NewEvent
-from openoutbox.ports import Row
+from openoutbox.ports import AsyncCaller, Row, SyncCaller
 from openoutbox.schema import sql_api_functions
 from openoutbox.statements import statement
 
@@ -66,7 +74,8 @@ def enqueue(
 
     Raises, before anything is sent: ``EventError`` for invalid events, ``ConfigError`` for an invalid table name or
     ``trace`` without OpenTelemetry's API, ``TypeError`` for any other target, and ``EnqueueRefused`` for a connection
-    that would commit the events alone; and afterwards for an id that another event has, where the user may compare.
+    that would commit the events alone; and afterwards for an id that another event has, where the user may compare,
+    and for an event that a BEFORE trigger of the table left out.
     """
     call = _Call.of(events, table, trace=trace, in_order=in_order, autocommit=autocommit)
     channel = sync_channel(target)
@@ -81,10 +90,7 @@ def enqueue(
             channel.flush()
             channel.fetch(*call.locks)
         done = call.done([channel.send(*insert) for insert in call.inserts])
-        if call.has_known(done):
-            may_compare = channel.fetch(*call.may_compare)[0][0]
-            done = call.compared(done, channel.fetch(*call.others) if may_compare else None)
-        return done
+        return _asked_about(channel, call, done) if call.has_known(done) else done
 
 
 async def enqueue_async(
@@ -110,10 +116,24 @@ async def enqueue_async(
             await channel.flush()
             await channel.fetch(*call.locks)
         done = call.done([await channel.send(*insert) for insert in call.inserts])
-        if call.has_known(done):
-            may_compare = (await channel.fetch(*call.may_compare))[0][0]
-            done = call.compared(done, await channel.fetch(*call.others) if may_compare else None)
-        return done
+        return await _asked_about_async(channel, call, done) if call.has_known(done) else done
+
+
+def _asked_about(channel: SyncCaller, call: _Call, done: Enqueued) -> Enqueued:
+    """The result where fewer rows were added than sent: which events are others, and which were left out."""
+    may_compare, may_leave_out = channel.fetch(*call.may_compare)[0]
+    done = call.compared(done, channel.fetch(*call.others) if may_compare else None)
+    if may_leave_out and not channel.commits_at_once():
+        call.check_left_out([leaves_out(channel, *one) for one in call.again])
+    return done
+
+
+async def _asked_about_async(channel: AsyncCaller, call: _Call, done: Enqueued) -> Enqueued:
+    may_compare, may_leave_out = (await channel.fetch(*call.may_compare))[0]
+    done = call.compared(done, await channel.fetch(*call.others) if may_compare else None)
+    if may_leave_out and not await channel.commits_at_once():
+        call.check_left_out([await leaves_out_async(channel, *one) for one in call.again])
+    return done
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +172,13 @@ class _Call:
 
     @property
     def may_compare(self) -> tuple[LiteralString, dict[str, Any]]:
-        """Asks whether the user may call what compares."""
-        return statement("outbox/insert:may_compare", names=sql_api_functions(self.table)), {}
+        """Asks whether the user may call what compares, and whether a trigger may leave events out."""
+        return statement("outbox/insert:may_compare", self.table, sql_api_functions(self.table)), {}
+
+    @property
+    def again(self) -> list[tuple[LiteralString, dict[str, Any]]]:
+        """For each event what tells one that is there from one that a trigger leaves out."""
+        return insert_again(self.events, self.table)
 
     @property
     def others(self) -> tuple[LiteralString, dict[str, Any]]:
@@ -178,6 +203,16 @@ class _Call:
                 "roll back, and give the event an id of its own"
             )
         return done._replace(unchecked=others is None or bool(others))
+
+    def check_left_out(self, left_out: Sequence[bool]) -> None:
+        """Raise EnqueueRefused for the first event that a trigger left out; one answer for each distinct event."""
+        ids = dict.fromkeys(self.event_ids)
+        for event_id, is_left_out in zip(ids, left_out, strict=True):
+            if is_left_out:
+                raise EnqueueRefused(
+                    f"events: a BEFORE trigger of table {self.table} left event {event_id} out, and no error said so; "
+                    "roll back, and let the trigger return NEW"
+                )
 
     def check_alone(self) -> None:
         """Raise EnqueueRefused unless the events may be committed alone, each statement at once."""

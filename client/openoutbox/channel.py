@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, LiteralString, cast
 
 from openoutbox.failure import StatementFailure
 from openoutbox.names import TableName
-from openoutbox.ports import AsyncCaller, SyncCaller
+from openoutbox.ports import AsyncCaller, SyncCaller, Values
 
 if TYPE_CHECKING:
     from openoutbox import targets, through_sqlalchemy
@@ -33,6 +33,11 @@ _OPEN_A_CONNECTION: Final = {
 }
 """What is handed in by mistake, and what to pass in its place."""
 _NO_TABLE: Final = "42P01"
+_IS_THERE: Final = "23505"
+
+
+class _TakenBack(Exception):
+    """Ends the savepoint of an insert that only asks; holds its row count."""
 
 
 def sync_channel(target: object) -> SyncCaller | None:
@@ -110,6 +115,33 @@ def naming_table(command: str, table: TableName, default: str) -> Iterator[None]
             option = "" if str(table) == default else f" --table {table}"
             error.add_note(f"There is no table {table} in this database. Create it: {command}{option}")
         raise
+
+
+def leaves_out(channel: SyncCaller, insert: LiteralString, values: Values) -> bool:
+    """Whether the table leaves this row out in silence: inserted again, one that is there would be refused."""
+    try:
+        with channel.savepoint():
+            raise _TakenBack(channel.send(insert, values))
+    except Exception as error:  # noqa: BLE001 - any other one is raised
+        return _was_left_out(error)
+
+
+async def leaves_out_async(channel: AsyncCaller, insert: LiteralString, values: Values) -> bool:
+    """As ``leaves_out``."""
+    try:
+        async with channel.savepoint():
+            raise _TakenBack(await channel.send(insert, values))
+    except Exception as error:  # noqa: BLE001 - as above
+        return _was_left_out(error)
+
+
+def _was_left_out(error: Exception) -> bool:
+    if isinstance(error, _TakenBack):
+        return error.args == (0,)
+    failure = failure_of(error)
+    if failure is None or failure.sqlstate != _IS_THERE:
+        raise error
+    return False
 
 
 def wrong_target(function: str, target: object, kind: str, libraries: str, other: str) -> TypeError:

@@ -29,11 +29,11 @@ class EventError(OutboxError, ValueError):
 
 
 class EnqueueRefused(OutboxError):
-    """Events would be committed without the change that they announce, or have ids that other events have."""
+    """Events would be committed without the change that they announce, or not at all, or have ids of other events."""
 
 
 class InboxRefused(OutboxError):
-    """A consumer called the inbox with an id, a name or a connection with which an effect may happen twice."""
+    """An effect would happen twice, or never: for the id, name or connection given, or a trigger on the table."""
 
     @classmethod
     def open_transaction(cls) -> InboxRefused:

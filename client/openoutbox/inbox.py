@@ -38,7 +38,19 @@ from openoutbox.errors import InboxRefused
 from openoutbox.marks import MIGRATE, EventId, Mark, canonical, mark_of
 from openoutbox.names import DEFAULT_INBOX, TableName
 from openoutbox.ports import AsyncCaller, Row, SyncCaller
-from openoutbox.processing import Processed, process, process_async, retries, retries_async, set_aside, set_aside_async
+from openoutbox.processing import (
+    Processed,
+    check_repeats,
+    check_repeats_async,
+    mark_first,
+    mark_first_async,
+    process,
+    process_async,
+    retries,
+    retries_async,
+    set_aside,
+    set_aside_async,
+)
 
 if TYPE_CHECKING:
     from openoutbox.targets import AsyncTarget, SyncTarget
@@ -87,9 +99,10 @@ def once(
     Nothing here commits. An error inside the block takes the mark back and is raised.
 
     Raises ``InboxRefused`` for an invalid event id or consumer, and on entering the block for a connection in
-    autocommit mode with no transaction open; ``ConfigError`` for an invalid table name; ``TypeError`` for any other
-    target. Errors of the database are the driver's own, among them a serialization failure (SQLSTATE 40001) where the
-    transaction is REPEATABLE READ or SERIALIZABLE and another one marked the event meanwhile: roll back and repeat.
+    autocommit mode with no transaction open, and for a mark that a BEFORE trigger leaves out; ``ConfigError`` for an
+    invalid table name; ``TypeError`` for any other target. Errors of the database are the driver's own, among them a
+    serialization failure (SQLSTATE 40001) where the transaction is REPEATABLE READ or SERIALIZABLE and another one
+    marked the event meanwhile: roll back and repeat.
     """
     mark = mark_of("mark", {"event_id": canonical(event_id)}, consumer, table)
     if (channel := sync_channel(target)) is not None:
@@ -128,29 +141,34 @@ def first_of(
     ids = list(dict.fromkeys(map(canonical, event_ids)))
     mark = mark_of("mark_all", {"event_ids": ids}, consumer, table)
     if (channel := sync_channel(target)) is not None:
-        return _in_order(ids, _first_of(channel, mark))
+        return _first_of(channel, mark, ids)
     if (waiting := async_channel(target)) is not None:
         return _first_of_async(waiting, mark, ids)
     raise no_target("first_of", target)
 
 
-def _first_of(channel: SyncCaller, mark: Mark) -> Sequence[Row]:
+def _first_of(channel: SyncCaller, mark: Mark, ids: list[str]) -> list[str]:
     if channel.commits_at_once():
         raise InboxRefused(_AUTOCOMMIT)
     with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
-        return channel.fetch(mark.statement, mark.values)
+        new, repeats = _parted(ids, channel.fetch(mark.statement, mark.values))
+        check_repeats(channel, mark, repeats)
+        return new
 
 
 async def _first_of_async(channel: AsyncCaller, mark: Mark, ids: list[str]) -> list[str]:
     if await channel.commits_at_once():
         raise InboxRefused(_AUTOCOMMIT)
     with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
-        return _in_order(ids, await channel.fetch(mark.statement, mark.values))
+        new, repeats = _parted(ids, await channel.fetch(mark.statement, mark.values))
+        await check_repeats_async(channel, mark, repeats)
+        return new
 
 
-def _in_order(ids: list[str], rows: Sequence[Row]) -> list[str]:
-    new = {event_id for (event_id,) in rows}
-    return [event_id for event_id in ids if event_id in new]
+def _parted(ids: list[str], rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+    """The new ones, and the repeats, in order."""
+    marked = {event_id for (event_id,) in rows}
+    return [one for one in ids if one in marked], [one for one in ids if one not in marked]
 
 
 @contextmanager
@@ -159,7 +177,7 @@ def _once(channel: SyncCaller, mark: Mark) -> Iterator[bool]:
         raise InboxRefused(_AUTOCOMMIT)
     with channel.savepoint():
         with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
-            first = bool(channel.fetch(mark.statement, mark.values))
+            first = mark_first(channel, mark)
         yield first
 
 
@@ -169,5 +187,5 @@ async def _once_async(channel: AsyncCaller, mark: Mark) -> AsyncIterator[bool]:
         raise InboxRefused(_AUTOCOMMIT)
     async with channel.savepoint():
         with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
-            first = bool(await channel.fetch(mark.statement, mark.values))
+            first = await mark_first_async(channel, mark)
         yield first

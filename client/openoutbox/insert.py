@@ -59,6 +59,11 @@ def insert_calls(
     return [(insert_statement(table), _rows(part, context)) for part in _parts(unique)]
 
 
+def insert_again(events: Iterable[NewEvent], table: TableName) -> list[tuple[LiteralString, dict[str, object]]]:
+    """For each event a statement that fails where the event is there."""
+    return [(statement("outbox/insert:insert_again", table), _row(event, {})) for event in distinct(events)]
+
+
 def distinct(events: Iterable[NewEvent]) -> list[NewEvent]:
     """The events without repeats. Raises EventError as ``insert_rows`` does."""
     unique: dict[UUID, NewEvent] = {}

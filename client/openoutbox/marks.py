@@ -28,6 +28,24 @@ class Mark(NamedTuple):
     statement: LiteralString
     values: Values
 
+    @property
+    def may_leave_out(self) -> tuple[LiteralString, Values]:
+        """Asks whether a trigger may leave marks out: then no row may mean that, too."""
+        return statement("inbox/mark:may_leave_out", names={DEFAULT_INBOX: self.table}), {}
+
+    def again(self, event_id: str) -> tuple[LiteralString, Values]:
+        """The statement that fails where this event is marked."""
+        values = {"consumer": self.values["consumer"], "event_id": event_id}
+        return statement("inbox/mark:mark_again", names={DEFAULT_INBOX: self.table}), values
+
+    def check(self, event_id: str, *, left_out: bool) -> None:
+        """Raise InboxRefused for a mark that a trigger left out."""
+        if left_out:
+            raise InboxRefused(
+                f"a BEFORE trigger of table {self.table} left the mark of event {event_id} out, and no error said so: "
+                "the event is not handled. Let the trigger return NEW"
+            )
+
 
 def mark_of(what: str, ids: Values, consumer: object, table: str | TableName) -> Mark:
     """The statement and its parameters. Raises InboxRefused and ConfigError."""

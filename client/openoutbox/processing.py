@@ -28,7 +28,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from dataclasses import dataclass
 from typing import Any, Final, Literal, LiteralString, TypeVar
 
-from openoutbox.channel import async_channel, naming_table, no_target, sync_channel
+from openoutbox.channel import async_channel, leaves_out, leaves_out_async, naming_table, no_target, sync_channel
 from openoutbox.errors import ConfigError, InboxRefused
 from openoutbox.marks import MIGRATE, Mark, canonical, mark_of
 from openoutbox.message import Message
@@ -94,8 +94,7 @@ def process(
             with channel.transaction():
                 if not channel.fetch(*work.call("hold", tries=begun.tries)):
                     return work.done("busy")
-                marked = channel.fetch(work.mark.statement, work.mark.values)
-                if marked:
+                if marked := mark_first(channel, work.mark):
                     handler(connection, message)
                 channel.send(*work.call("finish"))
             return begun if marked else work.done("repeat")
@@ -131,8 +130,7 @@ async def process_async(
             async with channel.transaction():
                 if not await channel.fetch(*work.call("hold", tries=begun.tries)):
                     return work.done("busy")
-                marked = await channel.fetch(work.mark.statement, work.mark.values)
-                if marked:
+                if marked := await mark_first_async(channel, work.mark):
                     await handler(connection, message)
                 await channel.send(*work.call("finish"))
             return begun if marked else work.done("repeat")
@@ -140,6 +138,36 @@ async def process_async(
             failed, call = work.fail(begun.tries, error)
     await _send_async(connection_factory, work, call)
     return failed
+
+
+def mark_first(channel: SyncCaller, mark: Mark) -> bool:
+    """Mark an event; whether it is the first mark. Raises InboxRefused for one that a trigger leaves out."""
+    first = bool(channel.fetch(mark.statement, mark.values))
+    if not first:
+        check_repeats(channel, mark, [mark.values["event_id"]])
+    return first
+
+
+async def mark_first_async(channel: AsyncCaller, mark: Mark) -> bool:
+    """As ``mark_first``."""
+    first = bool(await channel.fetch(mark.statement, mark.values))
+    if not first:
+        await check_repeats_async(channel, mark, [mark.values["event_id"]])
+    return first
+
+
+def check_repeats(channel: SyncCaller, mark: Mark, event_ids: Sequence[str]) -> None:
+    """Raise InboxRefused if one of these is no repeat: a trigger left its mark out."""
+    if event_ids and channel.fetch(*mark.may_leave_out)[0][0]:
+        for event_id in event_ids:
+            mark.check(event_id, left_out=leaves_out(channel, *mark.again(event_id)))
+
+
+async def check_repeats_async(channel: AsyncCaller, mark: Mark, event_ids: Sequence[str]) -> None:
+    """As ``check_repeats``."""
+    if event_ids and (await channel.fetch(*mark.may_leave_out))[0][0]:
+        for event_id in event_ids:
+            mark.check(event_id, left_out=await leaves_out_async(channel, *mark.again(event_id)))
 
 
 def set_aside(

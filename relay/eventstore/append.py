@@ -25,7 +25,7 @@ from openoutbox.channel import async_channel, failure_of, sync_channel, type_nam
 from openoutbox.failure import StatementFailure
 from openoutbox.ports import AsyncChannel, Row, SyncChannel, Values
 from openoutbox.trace import trace_headers
-from relay.core.errors import SchemaError, StorageBusy
+from relay.core.errors import RowRefused, SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
 from relay.eventstore.database import (
     CONFLICT_STATE,
@@ -65,6 +65,9 @@ _ATTEMPTS: Final = 5
 _CHECK_VIOLATION: Final = "23514"
 _UNIQUE_VIOLATION: Final = "23505"
 _OUT_OF_RANGE: Final = "22003"
+_NO_NUMBER: Final = "22P02"
+_LEFT_OUT: Final = "announcements left out"
+"""In the message of ``append_and_announce`` when the outbox has fewer new rows than it was sent."""
 
 
 _log = logging.getLogger(__name__)
@@ -276,10 +279,8 @@ async def _meaning(
 
     The transaction, or the savepoint, has been rolled back by now.
     """
-    if failure.sqlstate == ID_STATE:
-        return EventIdConflict(f"{order.doing}: {failure.message}; give each new event an id of its own")
-    if failure.sqlstate == COUNTER_STATE:
-        return SchemaError(f"{order.doing}: {failure.message}", failure.sqlstate)
+    if (refusal := _refusal(order, failure)) is not None:
+        return refusal
     conflict = await _conflict(channel, statements, order, failure)
     if conflict is not None:
         return conflict
@@ -293,6 +294,20 @@ async def _meaning(
                 f"connect with tenant={str(order.tenant_id)!r}",
                 failure.sqlstate,
             )
+    return None
+
+
+def _refusal(order: AppendOrder, failure: StatementFailure) -> Exception | None:
+    """What the statement itself refuses, and says why."""
+    if failure.sqlstate == ID_STATE:
+        return EventIdConflict(f"{order.doing}: {failure.message}; give each new event an id of its own")
+    if failure.sqlstate == COUNTER_STATE:
+        return SchemaError(f"{order.doing}: {failure.message}", failure.sqlstate)
+    if failure.sqlstate == _NO_NUMBER and _LEFT_OUT in failure.message and order.announcement is not None:
+        table = order.announcement.table_name
+        return RowRefused(
+            f"{order.doing}: a BEFORE trigger of table {table} left announcements out; nothing was appended"
+        )
     return None
 
 

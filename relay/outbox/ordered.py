@@ -197,7 +197,7 @@ class OrderedClaim:
         """Where it takes too long, the claims of each key find its floor."""
         cursor = connection.cursor(binary=True)
         with suppress(QueryCanceled):
-            async with connection.pipeline():  # one round trip, one transaction
+            async with one_transaction(connection):
                 await connection.execute(self._ground_bounds, {"timeout": str(round(_GROUND * 1000))})
                 await cursor.execute(self._ground, {"most": Int8(MOST_KEYS + 1)})
             self._floors.stand_on(await cursor.fetchall())

@@ -20,6 +20,7 @@ from relay.outbox.head import ClaimSpan, Head, Place, Thing
 from relay.outbox.look import Look, Looks, Walk
 from relay.outbox.pauses import read_for_claims
 from relay.postgres.connect import Connection
+from relay.postgres.pipeline import one_transaction
 from relay.postgres.sql import TableName, statement
 
 _ROWS: Final = 10_000  # of one look, where rows are left out; some milliseconds
@@ -153,7 +154,7 @@ class PausedRows:
         values = {**span.parameters(), **self.parameters(), "margin": self.head.margin, "rows": rows}
         cursor = connection.cursor(binary=True)
         try:
-            async with connection.pipeline():  # one round trip, one transaction
+            async with one_transaction(connection):
                 await connection.execute(self._bounds, {"timeout": str(round(timeout * 1000))})
                 await cursor.execute(self._look_sql[self.tags], values)
             [(at, seconds, free_due, free_created, end_due, end_created)] = await cursor.fetchall()

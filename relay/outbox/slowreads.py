@@ -20,6 +20,7 @@ from relay.outbox.modewatch import ModeWatch
 from relay.outbox.options import PostgresOptions
 from relay.outbox.paused import PausedRows
 from relay.postgres.connect import Connection, DeadlineConnection
+from relay.postgres.pipeline import one_transaction
 from relay.postgres.sql import statement
 
 
@@ -89,7 +90,7 @@ class SlowReads:
         self, connection: Connection, sql: LiteralString, parameters: Mapping[str, Any] | None = None
     ) -> float:
         cursor = connection.cursor(binary=True)
-        async with connection.pipeline():  # one round trip, one transaction
+        async with one_transaction(connection):
             await connection.execute(self._guard)
             await cursor.execute(sql, parameters)
         row = await cursor.fetchone()

@@ -1,10 +1,11 @@
 """Several statements as one transaction, in one round trip.
 
 In psycopg's pipeline they share a synchronisation point, whose implicit COMMIT may fail: a constraint or a trigger
-that is deferred. psycopg (3.3) expects no error there, and then reports a connection that it cannot use any more,
-without the reason. So the COMMIT is a statement of its own, whose error it does report.
+that is deferred, also of a table that the function of a policy writes while rows are read. psycopg (3.3) expects no
+error there, and then reports a connection that it cannot use any more, without the reason. So the COMMIT is a statement
+of its own, whose error it does report.
 
-For statements that write. Errors are psycopg's; then nothing of the transaction took effect.
+Errors are psycopg's; then nothing of the transaction took effect.
 """
 
 from __future__ import annotations
@@ -37,6 +38,6 @@ async def one_transaction(connection: Connection) -> AsyncIterator[None]:
     except psycopg.Error as error:
         cause = cause or error
     if cause is not None:
-        if connection.pgconn.transaction_status == TransactionStatus.INERROR:
+        if connection.pgconn.transaction_status in (TransactionStatus.INERROR, TransactionStatus.INTRANS):
             await connection.rollback()
         raise cause

@@ -17,7 +17,8 @@ SELECT
 -- rows of the outbox, by every append, so that no two wait for each other. One statement, so that the counter of a
 -- gapless store is locked for one round trip. places are the places of the announced events in the append, from 1.
 -- Events that an earlier append wrote are not announced again: its rows may have been delivered and pruned. An id that is
--- there already is not this append's: it fails, with SQLSTATE 23505.
+-- there already is not this append's: it fails, with SQLSTATE 23505. Announcements that a BEFORE trigger leaves out end the
+-- append with SQLSTATE 22P02: the cast of a text that names them.
 -- Result, tags, uses and locks: as append; the new rows of the outbox.
 WITH appended AS MATERIALIZED (
     SELECT
@@ -52,9 +53,17 @@ announced AS (
             %(places)s::INT[], %(event_types)s::TEXT[], %(partition_keys)s::TEXT[], %(payloads)s::BYTEA[],
             %(headers)s::JSONB[]
         ) AS new (place, event_type, partition_key, payload, headers)
+    RETURNING 1
 )
 
-SELECT numbers FROM appended;
+SELECT
+    numbers,
+    CASE
+        WHEN
+            CARDINALITY(numbers) = 3 AND (SELECT COUNT(*) FROM announced) < CARDINALITY(%(places)s::INT[])
+            THEN CONCAT('announcements left out of ', CARDINALITY(%(places)s::INT[]), ': a BEFORE trigger')::INT
+    END AS left_out
+FROM appended;
 
 -- name: version
 -- The version of one stream, 0 when it has no event. Index: the partition's (TenantId, StreamId, Version).

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.running import call_cli
 from tests.cli.test_check import check
+from tests.support.aws import AwsAdmin
 from tests.support.fixtures.aws import NewName
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.servers.aws import CREDENTIALS, publisher_url
@@ -44,3 +45,16 @@ def test_without_credentials_the_advice_is_about_them(outbox: Outbox, aws_url: s
     [(level, message, advice)] = check(tmp_path, environment, status=1)["broker"]
     assert (level, "Unable to locate credentials" in message) == ("error", True)
     assert "check the credentials" in advice
+
+
+def test_a_topic_without_a_subscription_is_named(
+    outbox: Outbox, aws_url: str, aws: AwsAdmin, new_topic: NewName, tmp_path: Path
+) -> None:
+    name = new_topic("")
+    outbox.insert([Row(name)])
+    environment = variables(outbox, "sns", aws_url)
+    assert "topics" not in check(tmp_path, environment)
+    aws.unsubscribe(name)
+    [(level, message, advice)] = check(tmp_path, environment)["topics"]
+    assert (level, "acknowledges events and keeps none" in message) == ("warning", True)
+    assert "subscribe a queue" in advice

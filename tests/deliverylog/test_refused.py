@@ -12,6 +12,7 @@ from relay.deliverylog import DeliveryLog, DeliveryLogError, ListAttempts, open_
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
 from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, ms
 from tests.deliverylog.test_recorder import QUICK, recording, settled
+from tests.support.fixtures.outbox import as_user
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import eventually
 
@@ -23,6 +24,19 @@ _DEFERRED = (
 )
 _RUN = "EXECUTE FUNCTION hostile()"
 _RAISE = "RAISE EXCEPTION 'not this one' USING ERRCODE = '{state}'; RETURN NEW;"
+_AUDITED = """
+CREATE TABLE audit (at timestamptz DEFAULT now());
+CREATE FUNCTION hostile() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {raises} END $$;
+CREATE CONSTRAINT TRIGGER hostile AFTER INSERT ON audit DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION hostile();
+CREATE FUNCTION audited() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS
+$$ BEGIN INSERT INTO audit DEFAULT VALUES; RETURN TRUE; END $$;
+GRANT USAGE ON SCHEMA openoutbox_log TO test_reader;
+GRANT SELECT ON ALL TABLES IN SCHEMA openoutbox_log TO test_reader;
+CREATE POLICY everything ON openoutbox_log.attempts USING (TRUE);
+CREATE POLICY audited ON openoutbox_log.attempts AS RESTRICTIVE USING (audited());
+ALTER TABLE openoutbox_log.attempts ENABLE ROW LEVEL SECURITY
+"""
 BAD = "NEW.code = 'bad'"
 STATES = ["P0001", "42P01", "3F000", "42501", "55P03", "57014", "40001", "53100", "XX000", "57P01"]
 
@@ -87,14 +101,33 @@ async def test_of_many_refused_rows_before_good_ones_each_is_quarantined(
     assert log.quarantined == 150
 
 
+@pytest.mark.parametrize("trigger", [_BEFORE, _DEFERRED], ids=["at the statement", "at the commit"])
 @pytest.mark.parametrize("rows", [1, 2, 30])
 async def test_what_all_rows_meet_is_the_database_and_quarantines_none(
-    log: DeliveryLog, log_database: Database, rows: int
+    log: DeliveryLog, log_database: Database, rows: int, trigger: str
 ) -> None:
-    refuse(log_database, _RAISE.format(state="55P03"))
-    with pytest.raises(DeliveryLogError, match="not this one"):
+    refuse(log_database, _RAISE.format(state="55P03"), trigger)
+    with pytest.raises(DeliveryLogError, match=r"not this one \(SQLSTATE 55P03"):
         await log.insert_many([entry(f"a{n}", BASE + ms(n), code="bad") for n in range(rows)])
     assert (await log.list_quarantine(10), log.quarantined) == ([], 0)
+
+
+@pytest.mark.parametrize("state", ["P0001", "55P03"])
+async def test_an_error_at_the_commit_of_a_page_keeps_its_state(
+    log: DeliveryLog, log_database: Database, outbox_template: Database, state: str
+) -> None:
+    """Of a page that is read with JIT off: two statements of one transaction, which a policy's function refuses."""
+    assert outbox_template.url  # it brings the users
+    await log.insert_many([entry("a1", BASE, tenant_id="a")])
+    with log_database.connect() as connection:
+        connection.execute(_AUDITED.format(raises=_RAISE.format(state=state)).encode())
+    reader = await open_delivery_log(as_user(log_database.url, "test_reader"), months_ahead=0)
+    with pytest.raises(DeliveryLogError, match="not this one") as reading:
+        await reader.list_attempts(ListAttempts(tenant_ids=["a", "b"]))
+    assert state in str(reading.value)
+    log_database.run("DROP POLICY audited ON openoutbox_log.attempts")
+    await reader.list_attempts(ListAttempts(tenant_ids=["a", "b"]))
+    await reader.close()
 
 
 async def recorded_around(opened: Callable[[], Awaitable[DeliveryLog]]) -> None:

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from relay.core.errors import StorageError
+from relay.core.errors import RowRefused, StorageError
 from relay.eventstore import ANY, NO_STREAM, Announcement, EventStore, NewEvent, VersionConflict
 from tests.eventstore.conftest import STREAM, TENANT
 from tests.support.fixtures.postgres import Database
@@ -107,3 +107,43 @@ async def test_an_announcement_whose_id_is_there_takes_the_append_with_it(
         with pytest.raises(StorageError, match="duplicate key value"):
             await store.append(TENANT, STREAM, events("A"), NO_STREAM, {"A": "topic"}, connection=writer)
         assert await store.read_stream(TENANT, STREAM) == []
+
+
+_HOSTILE = "CREATE FUNCTION hostile() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} RETURN NULL; END $$"
+_ON_OUTBOX = "ON openoutbox_events {deferred} FOR EACH ROW WHEN (NEW.event_type = 'bad') EXECUTE FUNCTION hostile()"
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["alone", "in a transaction"])
+@pytest.mark.parametrize("ids", [False, True], ids=["plain", "once"])
+async def test_an_announcement_that_a_trigger_leaves_out_ends_the_append(
+    gapless_store: EventStore, outbox_database: Database, within: bool, ids: bool
+) -> None:
+    outbox_database.run(_HOSTILE.format(body=""))
+    outbox_database.run(f"CREATE TRIGGER hostile BEFORE INSERT {_ON_OUTBOX.format(deferred='')}")
+    batch = [NewEvent(name, event_id=uuid.uuid4() if ids else None) for name in ("Good", "Bad", "Silent")]
+    topics = {"Good": "good", "Bad": "bad"}
+    async with await outbox_database.connect_async(autocommit=False) as connection:
+        with pytest.raises(
+            RowRefused, match=f"append to stream {STREAM} .*: a BEFORE trigger of table openoutbox_events"
+        ):
+            await gapless_store.append(
+                TENANT, STREAM, batch, NO_STREAM, topics, connection=connection if within else None
+            )
+        await connection.commit()
+    assert await gapless_store.read_stream(TENANT, STREAM) == []
+    assert outbox_database.run("SELECT count(*) FROM openoutbox_events") == [(0,)]
+    await gapless_store.append(TENANT, STREAM, [batch[0], batch[2]], NO_STREAM, topics)
+    assert outbox_database.run("SELECT event_type FROM openoutbox_events") == [("good",)]
+
+
+@pytest.mark.parametrize("state", ["P0001", "42P01", "40001"])
+async def test_an_error_at_the_commit_of_an_append_keeps_its_state_and_names_it(
+    gapless_store: EventStore, outbox_database: Database, state: str
+) -> None:
+    outbox_database.run(_HOSTILE.format(body=f"RAISE EXCEPTION 'not this one' USING ERRCODE = '{state}';"))
+    on_outbox = _ON_OUTBOX.format(deferred="DEFERRABLE INITIALLY DEFERRED")
+    outbox_database.run(f"CREATE CONSTRAINT TRIGGER hostile AFTER INSERT {on_outbox}")
+    with pytest.raises(StorageError, match=f"^append to stream .*: not this one .SQLSTATE {state}") as appending:
+        await gapless_store.append(TENANT, STREAM, events("A"), NO_STREAM, {"A": "bad"})
+    assert appending.value.sqlstate == state
+    assert await gapless_store.read_stream(TENANT, STREAM) == []

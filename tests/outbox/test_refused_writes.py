@@ -20,6 +20,7 @@ from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.outbox.harness import PostgresHarness
 from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.options import storage_options
 
 ANY_BYTES = 1 << 40
 _TRIGGER = """
@@ -115,6 +116,64 @@ async def test_an_error_at_the_commit_keeps_its_state_and_names_the_statement(
         await relay.settle(verdicts)
     await relay.ping()
     await table.close()
+
+
+@pytest.mark.parametrize("state", ["P0001", "42P01", "40001"])
+async def test_an_error_at_the_commit_of_a_renewal_keeps_its_state_and_names_it(outbox: Outbox, state: str) -> None:
+    [bad] = outbox.insert([Row("bad")])
+    table = PostgresHarness(outbox)
+    relay = table.relay()
+    claim = await relay.claim(1, ANY_BYTES)
+    assert claim.fence is not None
+    refuse_at_commit(outbox, state)
+    with pytest.raises(StorageError, match=f"^renewing: not this one .SQLSTATE {state}") as renewing:
+        await relay.renew(claim.fence, [EventId(bad)])
+    assert (renewing.value.answered, renewing.value.sqlstate) == (True, state)
+    outbox.database.run("DROP TRIGGER hostile ON openoutbox_events")
+    assert (await relay.renew(claim.fence, [EventId(bad)])).held == {bad}
+    await table.close()
+
+
+_AUDITED = """
+CREATE TABLE audit (at timestamptz DEFAULT now());
+CREATE FUNCTION hostile() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$;
+CREATE CONSTRAINT TRIGGER hostile AFTER INSERT ON audit DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION hostile();
+CREATE FUNCTION audited() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS
+$$ BEGIN INSERT INTO audit DEFAULT VALUES; RETURN TRUE; END $$;
+CREATE POLICY everything ON openoutbox_events USING (TRUE);
+ALTER TABLE openoutbox_events ENABLE ROW LEVEL SECURITY
+"""
+"""A policy that writes down who has looked, and a trigger that refuses it at the commit of what only reads."""
+
+
+@pytest.mark.parametrize("state", ["P0001", "40001"])
+async def test_an_error_at_the_commit_of_a_read_keeps_its_state_and_names_it(outbox: Outbox, state: str) -> None:
+    outbox.insert([Row("bad")])
+    outbox.database.run(
+        "UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now() - interval '1 day', updated_at = now()"
+    )
+    outbox.insert([Row("bad")])
+    outbox.database.run("UPDATE openoutbox_events SET available_at = available_at - interval '1 hour'")
+    with outbox.database.connect() as connection:
+        connection.execute(_AUDITED.format(body=_RAISE.format(state)).encode())
+    relay = PostgresOutbox(storage_options(outbox.relay_url, "reader"))
+    await relay.open()
+    outbox.database.run("ALTER POLICY everything ON openoutbox_events USING (audited())")
+    other = PostgresOutbox(storage_options(outbox.relay_url, "other"))
+    try:
+        for doing, read in {
+            "finding where claims begin": other.open,
+            "reading the oldest delivery": relay.upkeep,
+        }.items():
+            with pytest.raises(StorageError, match=f"^{doing}: not this one .SQLSTATE {state}") as reading:
+                await read()
+            assert reading.value.answered
+        outbox.database.run("ALTER POLICY everything ON openoutbox_events USING (TRUE)")
+        assert (await relay.upkeep()).oldest_delivered_age
+    finally:
+        await relay.close()
+        await other.close()
 
 
 def old(outbox: Outbox, kinds: dict[str, int], status: str = "DELIVERED") -> None:

@@ -48,6 +48,12 @@ class AwsAdmin:
         self._sns.subscribe(TopicArn=arn, Protocol="sqs", Endpoint=queue, Attributes={"RawMessageDelivery": "true"})
         return arn
 
+    def unsubscribe(self, name: str) -> None:
+        """End every subscription of a topic."""
+        arn = str(self._sns.create_topic(Name=name)["TopicArn"])  # which exists
+        for one in self._sns.list_subscriptions_by_topic(TopicArn=arn)["Subscriptions"]:
+            self._sns.unsubscribe(SubscriptionArn=one["SubscriptionArn"])
+
     def delete_queue(self, name: str) -> None:
         """Delete a queue."""
         self._sqs.delete_queue(QueueUrl=self._sqs.get_queue_url(QueueName=name)["QueueUrl"])

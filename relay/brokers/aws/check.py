@@ -6,6 +6,7 @@ Asking needs ``sqs:GetQueueUrl``, which the relay has, or ``sns:GetTopicAttribut
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from relay.brokers.aws.client import AwsClient
 from relay.brokers.aws.errors import classify
@@ -19,6 +20,8 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.finding import Finding, Level
 from relay.core.outcome import Permanent, Transient
 
+_KEEPS_NONE: Final = "acknowledges events and keeps none: it has no confirmed subscription"
+
 
 async def check(options: AwsOptions, names: Sequence[str] | None, context: CheckContext) -> list[Finding]:
     """Look for the queue or topic of each event type. Raises BrokerUnreachable, ConfigError."""
@@ -26,10 +29,12 @@ async def check(options: AwsOptions, names: Sequence[str] | None, context: Check
         return []
     noun = KINDS[options.kind].noun
     advice = f"create the {noun} or grant the right; until then its events are retried and become dead letters"
-    wrong = await look(options, names)
-    findings = [
-        Finding(Level.ERROR, f"{noun}s", f"event type {name!r}: {problem}", advice) for name, problem in wrong.items()
-    ]
+    findings = []
+    for name, problem in (await look(options, names)).items():
+        level, remedy = Level.ERROR, advice
+        if problem.endswith(_KEEPS_NONE):
+            level, remedy = Level.WARNING, "subscribe a queue or an endpoint to it, and confirm that"
+        findings.append(Finding(level, f"{noun}s", f"event type {name!r}: {problem}", remedy))
     return findings or [all_exist(f"{noun}s", noun, names, context.sample)]
 
 
@@ -58,7 +63,9 @@ async def look(options: AwsOptions, event_types: Sequence[str]) -> dict[str, str
 async def _problem(service: Service, client: AwsClient, name: str) -> str | None:
     """What is wrong with one queue or topic. Raises BrokerUnreachable."""
     try:
-        return None if await service.exists(client, name) else "does not exist"
+        if not await service.exists(client, name):
+            return "does not exist"
+        return None if await service.keeps(client, name) else _KEEPS_NONE
     except FAILURES as error:
         outcome = classify(error)
         if isinstance(outcome, Transient):

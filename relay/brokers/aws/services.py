@@ -36,6 +36,9 @@ class Service(Protocol):
     async def exists(self, client: AwsClient, name: str) -> bool:
         """Whether there is a queue or topic of this name. Raises what the client raises."""
 
+    async def keeps(self, client: AwsClient, name: str) -> bool:
+        """Whether what it acknowledges arrives anywhere. Raises what the client raises."""
+
     def entry(self, message: AwsMessage) -> Entry:
         """A message as a batch request has it, without an id."""
 
@@ -64,6 +67,10 @@ class Sqs:
             if not is_missing(error):
                 raise
             return False
+        return True
+
+    async def keeps(self, client: AwsClient, name: str) -> bool:  # noqa: ARG002 - as the port has it
+        """A queue keeps what it takes."""
         return True
 
     def entry(self, message: AwsMessage) -> Entry:
@@ -113,6 +120,11 @@ class Sns:
                 raise
             return False
         return True
+
+    async def keeps(self, client: AwsClient, name: str) -> bool:
+        """Whether there is a confirmed subscription. Without one SNS acknowledges, and drops."""
+        answer = await client.api.get_topic_attributes(TopicArn=await self.address(client, name))
+        return str(answer["Attributes"].get("SubscriptionsConfirmed")) != "0"
 
     def entry(self, message: AwsMessage) -> Entry:
         """A message as PublishBatch has it."""

@@ -39,6 +39,7 @@ from relay.deliverylog.times import LATEST, time_near, to_ms
 from relay.postgres.connect import Connection, connect_async
 from relay.postgres.migrate import migrate_async
 from relay.postgres.migrations import MigrationPlan
+from relay.postgres.pipeline import one_transaction
 from relay.postgres.url import ConnectionParameters, connection_parameters
 
 Item = TypeVar("Item")
@@ -261,7 +262,7 @@ class PostgresDeliveryLog(DeliveryLog):
         else:
 
             async def fetch(connection: Connection) -> list[Sequence[Any]]:
-                async with connection.pipeline():  # one round trip, one transaction
+                async with one_transaction(connection):
                     await connection.execute(self._sql.jit_off)
                     cursor = connection.cursor(binary=True)
                     await cursor.execute(*statement)

@@ -155,3 +155,24 @@ async def test_without_the_column_it_says_so_and_all_get_it_again(
     outbox.insert([Row("orders.created")])
     wait_until(lambda: outbox.counts() == {"DEAD": 1}, what="the event to use up its attempts")
     assert (await streamed(own_nats)) == 3
+
+
+async def test_two_names_of_a_route_in_one_stream_get_all_copies(
+    outbox: Outbox, daemon: StartDaemon, own_nats: NatsServer, tmp_path: Path
+) -> None:
+    """The stream knows a repeat by its id, whichever of its subjects it comes to."""
+    client = await nats.connect(own_nats.url)
+    await client.jetstream().add_stream(StreamConfig(name="SHOP", subjects=["shop.>"], duplicate_window=600))
+    await client.close()
+    routes, destinations = tmp_path / "routes.toml", tmp_path / "destinations.toml"
+    routes.write_text('[[route]]\ntype = "orders.*"\nvia = ["a", "b"]\nto = ["shop.a", "shop.b"]\n')
+    destinations.write_text(f'[a]\nurl = "{own_nats.url}"\n[b]\nurl = "{own_nats.url}"\n')
+    files = {"ROUTES_FILE": str(routes), "DESTINATIONS_FILE": str(destinations)}
+    add_column(outbox)
+    outbox.insert([Row("orders.placed")] * 20)
+    checked = call_cli(tmp_path, "check", STORAGE_URL=outbox.relay_url, **files)
+    assert checked.returncode == 0, checked.stdout
+    assert "stream SHOP recognizes a repeated event" in checked.stdout
+    daemon(**files)
+    wait_until(lambda: outbox.counts() == {"DELIVERED": 20}, what="all to be delivered")
+    assert await streamed(own_nats) == 40

@@ -22,3 +22,24 @@ FROM UNNEST(%(event_ids)s::text[]) AS given (event_id)
 ORDER BY given.event_id
 ON CONFLICT DO NOTHING
 RETURNING event_id;
+
+-- name: mark_again
+-- As mark, after a mark that added no row. A mark that is there fails with SQLSTATE 23505; no row and no error mean that
+-- a BEFORE trigger left the mark out. Its sender takes it back.
+-- Index: the primary key. Locks: the new row; it waits for a transaction in flight that marks the same event.
+-- Parameters: consumer, event_id.
+INSERT INTO openoutbox_inbox (consumer, event_id)
+SELECT
+    %(consumer)s::text,
+    %(event_id)s::text;
+
+-- name: may_leave_out
+-- Whether the table has a trigger that may leave rows out: BEFORE INSERT, FOR EACH ROW. Catalog only. Locks: nothing.
+SELECT EXISTS (
+    SELECT 1
+    FROM pg_catalog.pg_trigger
+    WHERE
+        tgrelid = TO_REGCLASS($name$openoutbox_inbox$name$)
+        AND tgenabled IN ('O', 'A')
+        AND tgtype & 7 = 7
+);

@@ -42,11 +42,34 @@ VALUES (
 )
 ON CONFLICT DO NOTHING;
 
+-- name: insert_again
+-- As insert_one, after an insert that added fewer rows than it had. An event that is there fails with SQLSTATE 23505; no
+-- row and no error mean that a BEFORE trigger left the event out. Its sender takes it back.
+-- Index: the primary key. Locks: the new row; it waits for a transaction in flight that inserts the same event_id.
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
+VALUES (
+    %(event_id)s::UUID,
+    %(event_type)s::TEXT,
+    %(partition_key)s::TEXT,
+    %(payload)s::BYTEA,
+    %(headers)s::JSONB,
+    COALESCE(%(available_at)s::TIMESTAMPTZ, NOW() + MAKE_INTERVAL(secs => %(delay)s::DOUBLE PRECISION), NOW())
+);
+
 -- name: may_compare
--- Whether this role may call the function of migrate --with sql-api that compares. Catalog only. Locks: nothing.
+-- Whether this role may call the function of migrate --with sql-api that compares, and whether the table has a trigger that
+-- may leave rows out: BEFORE INSERT, FOR EACH ROW. Catalog only. Locks: nothing.
 SELECT
     COALESCE(
         HAS_FUNCTION_PRIVILEGE(TO_REGPROCEDURE($name$openoutbox_same(uuid, text, bytea)$name$), 'EXECUTE'), FALSE
+    ),
+    EXISTS (
+        SELECT 1
+        FROM pg_catalog.pg_trigger
+        WHERE
+            tgrelid = TO_REGCLASS($name$openoutbox_events$name$)
+            AND tgenabled IN ('O', 'A')
+            AND tgtype & 7 = 7
     );
 
 -- name: others
