@@ -64,7 +64,7 @@ def recorder_options(**changes: Any) -> RecorderOptions:
     return replace(build.recorder_options(DEFAULTS), **changes)
 
 
-def _options(kind: type[T], settings: Settings, **changes: Any) -> T:
+def _options(kind: type[T], settings: Settings, /, **changes: Any) -> T:
     options = replace(publishers.options_of(settings), **changes)
     assert isinstance(options, kind)
     return options
