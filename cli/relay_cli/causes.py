@@ -26,7 +26,7 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
 
     First come pauses, a lag, absent relays, destinations that do not flow (extension fleet), prune and the xmin
     horizon. Then dead and retrying events by cause: the code, and the error with numbers, ids and quoted parts folded
-    to #. Of each kind the newest 20000 events are read. relay-cli show EVENT_ID says why one event is not delivered.
+    to #. Of each kind the newest 10000 events are read. relay-cli show EVENT_ID says why one event is not delivered.
 
     Exit codes: 0 done, also if nothing is broken, 1 the database or the table fails, 2 wrong usage.
 

@@ -57,7 +57,7 @@ SELECT
     ARRAY_AGG(DISTINCT HASHTEXT(partition_key)) FILTER (WHERE partition_key IS NOT NULL),
     MIN(updated_at),
     MAX(updated_at),
-    (ARRAY_AGG(event_id::text ORDER BY updated_at DESC))[1],
+    MAX(event_id::text),
     (SUM(COUNT(*) FILTER (WHERE status = 'DEAD')) OVER ())::bigint
 FROM failing
 GROUP BY event_type, error;

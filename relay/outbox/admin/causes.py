@@ -104,13 +104,12 @@ def causes(groups: Iterable[ErrorGroup]) -> list[Cause]:
     found: dict[tuple[str, str], Cause] = {}
     for group in groups:
         code, rest = code_of(group.error)
-        message = shown(group.error, _LONGEST)
         key = (code, folded(rest))
         cause = found.get(key)
         if cause is None:
-            cause = found[key] = Cause(code, shown(key[1], _LONGEST), message, group.sample, group.first, group.last)
+            cause = found[key] = Cause(code, key[1], group.error, group.sample, group.first, group.last)
         elif _later(group.last, cause.last):
-            cause.last, cause.message, cause.sample = group.last, message, group.sample
+            cause.last, cause.message, cause.sample = group.last, group.error, group.sample
         if _later(cause.first, group.first):
             cause.first = group.first
         cause.dead += group.dead
@@ -118,6 +117,7 @@ def causes(groups: Iterable[ErrorGroup]) -> list[Cause]:
         cause.types[group.event_type] = cause.types.get(group.event_type, 0) + group.dead + group.retrying
         cause.keys.update(group.keys or ())
     for cause in found.values():
+        cause.error, cause.message = shown(cause.error, _LONGEST), shown(cause.message, _LONGEST)
         cause.types = dict(sorted(cause.types.items(), key=lambda one: (-one[1], one[0])))
     return sorted(found.values(), key=lambda cause: (-cause.dead - cause.retrying, cause.code, cause.error))
 

@@ -26,7 +26,7 @@ from relay.postgres.sql import TableName, statement
 
 T = TypeVar("T")
 
-MOST_READ: Final = 20_000
+MOST_READ: Final = 10_000
 """The newest dead events that are read for their causes, those that are tried again next, and those that are due."""
 
 
