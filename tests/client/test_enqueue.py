@@ -88,10 +88,12 @@ def _alchemy_session(database: Database, events: Events, table: str, commit: boo
 def _alchemy_scoped_session(database: Database, events: Events, table: str, commit: bool) -> Enqueued:
     with _engine(database, "psycopg") as engine:
         session = scoped_session(sessionmaker(engine))
-        done = enqueue(session, events, table=table)
-        session.commit() if commit else session.rollback()
-        session.remove()
-        return done
+        try:
+            done = enqueue(session, events, table=table)
+            session.commit() if commit else session.rollback()
+            return done
+        finally:
+            session.remove()
 
 
 def _alchemy_async(driver: str, kind: type[AsyncSession] | type[AsyncConnection]) -> Caller:
