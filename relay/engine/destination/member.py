@@ -163,8 +163,11 @@ class Member(Destination):
                 self.shut(outcome.reason)
             return self._no_answer()
         if isinstance(outcome, Away):
+            reason = f"{self.title}: {outcome.reason}"
+            if not outcome.reported_as:  # a shard: answers of the others begin and end nothing, and it is said by type
+                return Away(reason)
             self.block(outcome.reason)
-            return Away(f"{self.title}: {outcome.reason}", self.title)
+            return Away(reason, self.title)
         if self.blocked and not isinstance(outcome, Withheld):
             self._tried_at = float("-inf")
             self.block("")

@@ -208,3 +208,13 @@ async def test_a_client_with_a_fault_in_its_probe_is_asked_again_and_its_events_
     await wait_until_async(answers, what="the destination to answer")
     assert await both.outcomes("two.a") == [ACKNOWLEDGED]
     await both.publisher.close()
+
+
+async def test_a_shard_that_does_not_answer_neither_begins_nor_ends_a_state_of_its_destination(
+    brokers: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers.two.answer_with(lambda event: Away("node 2") if event.event_type == "two.lost" else ACKNOWLEDGED)
+    for _ in range(3):
+        assert await brokers.outcomes("two.lost", "two.a") == [Away("destination two: node 2"), ACKNOWLEDGED]
+        assert not troubles(brokers.publisher.members.values())
+    assert not [one for one in caplog.records if "destination" in getattr(one, "action", "")]
