@@ -27,12 +27,16 @@ the table. A number is noted that an event had; when every transaction of a snap
 one statement finds the first unfinished event of each key. Below those, and in every other key below the number,
 nothing is unfinished, and nothing can appear but what has come back.
 
+Where the ground took too long, a claim looks at fewer keys without a floor after each one that failed, and at more
+after each that did not: so some key gets its floor however slow the server is.
+
 Used by ``OrderedClaim`` while a walk from the oldest entry on is dear; all calls in the event loop's thread.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -116,6 +120,10 @@ class KeyFloors:
         self._ground = _Ground()
         self._connection: Callable[[], object] = lambda: None
         self._unseen_from = 0
+        self._most_unknown = MOST_KEYS
+        """Most keys without a floor of one claim."""
+        self._unknown = 0
+        """How many the last one had."""
         self.index_is_there = True
         """Whether the table had the index for what has come back, when it was last asked for."""
 
@@ -146,7 +154,21 @@ class KeyFloors:
 
         The claim takes no other keys: of one that came between the two statements it would read every dead entry.
         """
-        return json.dumps({str(key): self._floor(key) for key in keys})
+        floors = {key: self._floor(key) for key in keys}
+        unknown = [key for key, floor in floors.items() if floor is None]
+        self._unknown = min(len(unknown), self._most_unknown)
+        for key in random.sample(unknown, len(unknown) - self._unknown):
+            del floors[key]
+        return json.dumps({str(key): floor for key, floor in floors.items()})
+
+    def failed(self) -> None:
+        """The claim with these floors failed: the next one has fewer keys without one."""
+        if self._unknown:
+            self._most_unknown = max(self._unknown // 2, 1)
+
+    def worked(self) -> None:
+        """It did not: the next one may have more."""
+        self._most_unknown = min(self._most_unknown * 2, MOST_KEYS)
 
     def _floor(self, key: int) -> int | None:
         known = self._known.get(key)

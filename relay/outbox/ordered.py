@@ -6,6 +6,9 @@ one goes from key to key instead, each of which costs a single probe however man
 a key by an index of their own. The keys are walked round and round, each relay from a place of its own, so that none
 is passed over. Neither way costs more when more is waiting.
 
+Beside a held horizon going from key to key reads the dead entries of all these keys. Where that took long it rests, so
+that it has a twentieth of the time, and claims look at more of the oldest due rows meanwhile.
+
 A key is held by one claim at a time, until all its events of that claim are settled. So where few keys wait, a claim
 takes long runs of a few of them, and leaves the others to the claims beside it: ``RunLength`` finds out how long.
 """
@@ -13,6 +16,7 @@ takes long runs of a few of them, and leaves the others to the claims beside it:
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -38,6 +42,9 @@ LONGEST_RUN: Final = 100
 
 _SMALLEST: Final = 200  # due rows looked at in any case
 _WIDEST: Final = 4  # and for each one wanted, where fewer do not give enough that may be claimed
+_WIDEST_RESTING: Final = 32  # the same, while going from key to key rests
+_LONG_WALK: Final = 0.05  # seconds from which on going from key to key rests
+_REST: Final = 19  # times as long as that took
 _KEYS: Final = 1000  # keys looked at by one statement; a few milliseconds
 _WALKS: Final = 10  # such statements in one claim, while nothing is found
 _GROUND: Final = 8.0  # seconds that a claim may wait for the ground
@@ -104,6 +111,8 @@ class OrderedClaim:
         """The tag ``fan_out`` where the table has the column of that extension."""
         self._width = 1
         self._walks_next = False
+        self._walk_from = float("-inf")
+        """When going from key to key has rested."""
         self._from = random.randrange(_FIRST_HASH, _LAST_HASH)
 
     async def rows(
@@ -129,8 +138,8 @@ class OrderedClaim:
         bounds |= paused.parameters() | span.parameters()
         left_out = ["excluding"] if excluded else []
         tags = (*left_out, *(["peek"] if peek else []), *self.fan_out, *paused.tags, *tags_of(connection))
-        if span.is_stretch or not self._walks_next:
-            window = max(limit * self._width, _SMALLEST)
+        if span.is_stretch or not self._may_walk:
+            window = max(limit * self._width, _SMALLEST * max(self._width - _WIDEST, 1))
             dear = not paused.head.walk_is_cheap
             bounds["window"] = Int8(window)
             batch, seen, first_due, at = await self._oldest(connection, bounds, tags, floors=dear)
@@ -143,7 +152,11 @@ class OrderedClaim:
             self._adapt(limit, batch, seen, window)
             if batch:
                 return batch
-        return await self._walk(connection, bounds, tags, paused.head.refused) if self._walks_next else []
+        return await self._walk(connection, bounds, tags, paused.head.refused) if self._may_walk else []
+
+    @property
+    def _may_walk(self) -> bool:
+        return self._walks_next and time.monotonic() >= self._walk_from
 
     async def chosen(
         self,
@@ -174,7 +187,12 @@ class OrderedClaim:
             rows = await self._execute(connection, _bare(self._table, "oldest", *tags), bounds)
             return self._taken(rows, 4), *rows[0][1:4]
         oldest = _bare(self._table, "oldest", "floors", *tags)
-        rows = await self._execute(connection, oldest, {**bounds, "floors": known})
+        try:
+            rows = await self._execute(connection, oldest, {**bounds, "floors": known})
+        except BaseException:  # too slow, perhaps: the next one looks at fewer keys without a floor
+            self._floors.failed()
+            raise
+        self._floors.worked()
         seen, first_due, at, *snapshot = rows[0][1:6]
         self._floors.learn((row[6:8] for row in rows if row[6] is not None), Snapshot(*snapshot))
         return self._taken(rows, 8), seen, first_due, at
@@ -217,7 +235,9 @@ class OrderedClaim:
         self.waiting = seen > len(batch)
         left_behind = self._run.adapt(limit, _keys(batch), len(batch), more_wait=seen == window)
         self._walks_next = seen == window and len(batch) < limit and not left_behind
-        if len(batch) == limit or not batch:  # where nothing may be claimed, looking further is for the walk
+        if self._walks_next and not self._may_walk:
+            self._width = min(self._width * 2, _WIDEST_RESTING)
+        elif len(batch) == limit or not batch:  # where nothing may be claimed, looking further is for the walk
             self._width = max(self._width // 2, 1)
         elif self._walks_next:
             self._width = min(self._width * 2, _WIDEST)
@@ -226,6 +246,17 @@ class OrderedClaim:
         self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], passed: tuple[Place, Place] | None
     ) -> list[Row]:
         """Go from key to key until something is claimed, once around at most; not to what claims have gone past."""
+        began = time.monotonic()
+        try:
+            return await self._walked(connection, bounds, tags, passed)
+        finally:
+            ended = time.monotonic()
+            if (took := ended - began) > _LONG_WALK:
+                self._walk_from = ended + took * _REST
+
+    async def _walked(
+        self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], passed: tuple[Place, Place] | None
+    ) -> list[Row]:
         if passed is not None:
             tags = (*tags, "passed")
             bounds["passed_due"], bounds["passed_created"] = passed[1]

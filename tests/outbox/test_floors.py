@@ -319,6 +319,32 @@ class History:
             connection.close()
 
 
+async def test_going_from_key_to_key_rests_and_claims_look_further_meanwhile(
+    outbox: Outbox, storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a held horizon it reads all dead entries, and all that is oldest waits for events that are in flight."""
+    monkeypatch.setattr("relay.outbox.ordered._LONG_WALK", -1.0)
+    monkeypatch.setattr("relay.outbox.ordered._REST", 1e6)
+    walks = []
+    walked = OrderedClaim._walked
+
+    async def counted(*arguments: Any) -> Any:
+        walks.append(arguments)
+        return await walked(*arguments)
+
+    monkeypatch.setattr(OrderedClaim, "_walked", counted)
+    for number in range(400):
+        insert(outbox, number, key=f"held {number}", age=0.02)
+    assert sum([len((await storage.claim(400, 2**30)).events) for _ in range(4)]) == 400
+    for number in range(400):
+        insert(outbox, 1000 + number, key=f"held {number}", age=0.02)
+    brought = 0
+    for number in range(2):
+        insert(outbox, number, key=f"free {number}", age=0.01)
+        brought += sum([len((await storage.claim(10, 2**30)).events) for _ in range(8)])
+    assert (brought, len(walks)) == (2, 1)
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_claim_passes_an_unfinished_event_of_its_key(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch, seed: int

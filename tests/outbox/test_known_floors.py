@@ -72,6 +72,16 @@ def test_the_ground_is_the_floor_of_every_key_once_all_transactions_of_its_numbe
     assert known(floors, 3) == 50
 
 
+def test_a_claim_that_fails_has_fewer_keys_without_a_floor_the_next_time() -> None:
+    floors, _ = floors_over(_server := Server())
+    floors.learn([(key, 10) for key in range(50)], Snapshot(90, 100))
+    seen = []
+    for ends in (floors.failed, floors.failed, floors.failed, floors.worked, floors.worked):
+        seen.append(len(json.loads(floors.of(range(8)))))
+        ends()
+    assert [*seen, len(json.loads(floors.of(range(8))))] == [8, 4, 2, 1, 2, 4]
+
+
 def test_the_ground_of_too_many_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relay.outbox.floors.MOST_KEYS", 1)
     floors, clock = floors_over(_server := Server())
