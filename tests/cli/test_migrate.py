@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from relay.version import __version__
 from tests.cli.running import call_cli, run_cli
 from tests.support.fixtures.postgres import Database
 
@@ -66,5 +67,5 @@ def test_wrong_usage_and_wrong_settings_fail_with_two(tmp_path: Path, arguments:
 
 
 def test_version_and_help_need_nothing(tmp_path: Path) -> None:
-    assert call_cli(tmp_path, "--version").stdout.count(".") == 2
+    assert call_cli(tmp_path, "--version").stdout.startswith(__version__)
     assert "Example: relay-cli migrate" in call_cli(tmp_path, "migrate", "--help").stdout

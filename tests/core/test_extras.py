@@ -8,6 +8,7 @@ from importlib import import_module
 
 import pytest
 
+from relay.brokers.kinds import KINDS
 from relay.core.errors import ConfigError
 from relay.core.extras import install_advice, requires
 from relay.version import __version__
@@ -43,9 +44,9 @@ def test_every_extra_that_the_code_names_exists() -> None:
         path.read_text(encoding="utf-8") for folder in ("relay", "cli") for path in (ROOT / folder).rglob("*.py")
     ]
     named = {name for text in sources for name in re.findall(r'(?:requires|install_advice)\("([^"]+)"', text)}
-
-    brokers = {"kafka", "nats", "redis", "rabbitmq", "http", "aws"}
-    assert {*brokers, "console"} <= named <= project["optional-dependencies"].keys()
+    brokers = {kind.extra for kind in KINDS.values()}
+    assert "console" in named
+    assert named | brokers <= project["optional-dependencies"].keys()
 
 
 def test_the_advice_names_no_index() -> None:

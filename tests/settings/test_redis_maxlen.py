@@ -33,7 +33,7 @@ def test_a_length_below_max_in_flight_is_warned_about() -> None:
 def test_a_length_without_streams_trims_none_and_is_warned_about() -> None:
     alone = settings(**REDIS, REDIS_MAXLEN="5000")
     assert [warning.partition(":")[0] for warning in alone.warnings] == ["REDIS_MAXLEN trims no stream"]
-    assert trimming(5000, options_of(alone).maxlen_streams, "orders.eu") == ()
+    assert trimming(5000, options_of(alone).maxlen_streams or (), "orders.eu") == ()
     assert settings(**REDIS, REDIS_MAXLEN="5000", ALLOWED_EVENT_TYPES="orders.*").warnings == ()
     assert settings(PUBLISHER_URL="nats://host", REDIS_MAXLEN="5000").warnings == ()
 

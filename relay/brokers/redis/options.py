@@ -26,9 +26,9 @@ class RedisOptions:
     """Longest silence while replies are due, and longest wait for a full connection to take more."""
     maxlen: int | None
     """About how many entries a stream keeps; older ones are removed, read or not. None: all of them."""
-    maxlen_streams: Sequence[str] = ()
+    maxlen_streams: Sequence[str] | None
     """Patterns of the streams that ``maxlen`` is for: no event's name chooses which stream loses entries."""
-    allowed_types: Sequence[str] = ()
+    allowed_types: Sequence[str]
     """Patterns of event types, which stand for ``maxlen_streams`` where that is empty."""
     wait_replicas: int
     """How many replicas must have an event before it counts as acknowledged; 0: the primary's answer is enough."""

@@ -34,6 +34,8 @@ TABLE: Final[dict[str, AccessRole | None]] = {
     "GET /api/v1/log/metrics/events": READER,
     "GET /api/v1/openapi.json": READER,
     "GET /api/v1/pauses": READER,
+    "GET /api/v1/causes": READER,
+    "GET /api/v1/overview": READER,
     "GET /api/v1/prune-preview": READER,
     "GET /api/v1/settings": READER,
     "GET /api/v1/stats": READER,

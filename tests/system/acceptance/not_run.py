@@ -28,7 +28,7 @@ NOT_RUN: Final = {
     "docs/guide/routing.md sh 2": "tests/system/acceptance/test_fan_out.py adds the extension",
     "docs/reference/messages.md python 1": "a function; tests/brokers/redis/test_trimming.py runs it",
     "docs/reference/messages.md sh 1": "makes a secret; tests/brokers/http/test_signing.py signs with such",
-    "docs/reference/cli.md sh 12": "tests/console/test_browser.py starts it",
+    "docs/reference/cli.md sh 13": "tests/console/test_browser.py starts it",
     "docs/operate/console-access.md sh 1": "tests/console/access/test_logging_in.py logs in with such a token",
     "docs/operate/console-access.md sh 2": "tests/console/access/test_api_token.py reads the API with such a token",
     "docs/operate/console-access.md sh 3": "tests/console/access/test_provider_server.py logs in with these",
