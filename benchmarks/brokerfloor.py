@@ -23,7 +23,7 @@ from pamqp import commands, frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from relay.app.publishers import kafka_options, rabbit_options
+from relay.app.publishers import options_of
 from relay.brokers.http.connecting import connect
 from relay.brokers.http.origin import Origin
 from relay.brokers.http.request import HttpRequest
@@ -77,7 +77,7 @@ def broker_pace(publisher: str, url: str, targets: Sequence[str], batch: int, co
 
 def _kafka(url: str, target: str, batch: int, batch_messages: list[Message]) -> None:
     environ = {"STORAGE_URL": "postgres://unused@host/database", "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": url}
-    producer = Producer(producer_config(kafka_options(Settings.from_env(environ))))
+    producer = Producer(producer_config(options_of(Settings.from_env(environ))))
     answered = 0
 
     def on_delivery(error: Any, _: Any) -> None:  # noqa: ANN401  # the library's own types
@@ -169,7 +169,7 @@ class _Confirms:
 async def _rabbitmq(url: str, targets: Sequence[str], batch_messages: list[Message]) -> None:
     """The library has frames and no connection: that is the relay's own."""
     environ = {"STORAGE_URL": "postgres://unused@host/database", "PUBLISHER_TYPE": "rabbitmq", "PUBLISHER_URL": url}
-    options = rabbit_options(Settings.from_env(environ))
+    options = options_of(Settings.from_env(environ))
     connection = await AmqpWire.connect(read_target(options), 10.0)
     confirms = connection.owner = _Confirms()
     await connection.open_channel()

@@ -16,7 +16,7 @@ import nats
 import redis
 from confluent_kafka import Producer
 
-from relay.app.publishers import kafka_options
+from relay.app.publishers import options_of
 from relay.brokers.kafka.options import producer_config
 from relay.settings.settings import Settings
 
@@ -42,7 +42,7 @@ def moments(rate: float, seconds: float) -> Iterator[float]:
 
 def _kafka(url: str, target: str, rate: float, seconds: float) -> list[float]:
     environ = {"STORAGE_URL": "postgres://unused@host/database", "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": url}
-    producer = Producer(producer_config(kafka_options(Settings.from_env(environ))))
+    producer = Producer(producer_config(options_of(Settings.from_env(environ))))
     taken: list[float] = []
 
     def on_delivery(error: Any, message: Any) -> None:  # noqa: ANN401  # the library's own types
