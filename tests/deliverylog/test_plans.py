@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(600)
 
 LIMIT = 100
 FEW = 200_000
-MANY = pytest.param(2_000_000, marks=pytest.mark.scale)
+MANY = 2_000_000
 CLICKHOUSE_FEW = (80_000, 3)  # rows, days
 CLICKHOUSE_MANY = pytest.param((2_000_000, None), marks=pytest.mark.scale)
 
@@ -91,7 +91,10 @@ def listings(span_ms: int, attempt_filters: list[dict[str, Any]]) -> Iterator[tu
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(size, marks=pytest.mark.xdist_group(f"log plans {n}")) for n, size in enumerate((FEW, MANY))],
+    params=[
+        pytest.param(FEW, marks=pytest.mark.xdist_group("log plans 0")),
+        pytest.param(MANY, marks=[pytest.mark.scale, pytest.mark.xdist_group("log plans 1")]),
+    ],
 )
 def full_postgres(request: pytest.FixtureRequest, postgres: str) -> Iterator[str]:
     """The URL of a database with a large log."""

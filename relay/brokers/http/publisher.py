@@ -34,8 +34,8 @@ class HttpPublisher(SingleDestination):
 
     @property
     def blocked(self) -> str:
-        """As its host has been."""
-        return self._host.blocked
+        """As its host has been; empty before it is opened."""
+        return self._host.blocked if hasattr(self, "_host") else ""
 
     async def open(self) -> None:
         """Read URL, secrets and certificates. Raises ConfigError; does not connect."""

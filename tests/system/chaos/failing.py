@@ -28,10 +28,14 @@ class Failing:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self.name, self.keeps_runs, self.blocked = publisher.name, publisher.keeps_runs, publisher.blocked
+        self.name, self.keeps_runs = publisher.name, publisher.keeps_runs
         self.open, self.probe = publisher.open, publisher.probe
         self.take_back, self.abandon, self.close = publisher.take_back, publisher.abandon, publisher.close
         self.destination_of, self.probe_destination = publisher.destination_of, publisher.probe_destination
+
+    @property
+    def blocked(self) -> str:
+        return self._publisher.blocked
 
     def twin(self) -> Failing:
         return Failing(self._publisher.twin())
