@@ -264,6 +264,7 @@ async def test_a_service_that_is_mute_times_out_and_one_that_refuses_is_unreacha
         assert late == TimedOut("TIMEOUT", "no answer within 0.3 s")
         with pytest.raises(BrokerUnreachable, match=r"no answer within 0\.5 s"):
             await publisher.probe(0.5)
+    async with opened(through(proxy), publish_timeout=patience(3)) as publisher:
         proxy.set(Mode.REFUSE)
         [refused] = await outcomes(publisher, [make_event(name)])
         assert isinstance(refused, Unreachable)
