@@ -78,7 +78,6 @@ class Claims:
         """The tag of statements that know the column of the extension fan-out; empty without it."""
         self._kept_looked_at = float("-inf")  # for rows that claims leave as they are
         self.guard = ClaimGuard()
-        self._tie_guard_sql = self._sql("outbox/claim:tie_guard")
         self._appetite = Appetite(options.lease_timeout)
         self._payload_reader = PayloadReader(connection, options, self._appetite)
 
@@ -251,9 +250,7 @@ class Claims:
             if chosen:
                 await cursor.execute(query, parameters)
             elif span.tid:
-                async with one_transaction(connection):
-                    await connection.execute(self._tie_guard_sql)
-                    await cursor.execute(query, parameters, prepare=True)
+                await cursor.execute(query, parameters, prepare=True)
             else:
                 await self._guarded(connection, cursor, query, parameters)
             rows = await cursor.fetchall()

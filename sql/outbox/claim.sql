@@ -21,8 +21,8 @@
 -- changes nothing. The commit of a verdict waits, and takes all that was logged before it along.
 -- It looks from the head on, or at a stretch behind it (relay/outbox/head.py): what was delivered before costs nothing.
 -- Tag prepared: takes back for this transaction what session:prepared has set, before it changes a row.
--- Tag tied: of rows that share one place, those between two places in the table, in the order of these, after tie_guard in
--- its transaction. The index has them in that order, too, but has to be walked from the first of them on, dead or not.
+-- Tag tied: of rows that share one place, those between two places in the table, in the order of these. The index has them
+-- in that order, too, but has to be walked from the first of them on, dead or not: so its conditions fit no index.
 -- Tag excluding: leaves rows out, by their ids or destinations, and reads those of them that are due before the others.
 -- Tag paused: leaves out paused event types. Tag in_part, beside it and
 -- fan_out: leaves out of other types what some destinations have acknowledged. Tag fan_out: reads the column of
@@ -56,15 +56,18 @@ WITH chosen AS (
                 END AS bytes
             FROM openoutbox_events
             WHERE
-                status = 'PENDING' --? !chosen
+                status = 'PENDING' --? !chosen !tied
                 -- status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD') --? chosen
+                -- status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD') --? tied
                 AND available_at <= NOW()
                 AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
                 AND event_type <> ALL(%(without)s::text[]) --? excluding
                 -- AND event_id = ANY(%(chosen)s::uuid[]) --? chosen
-                AND (available_at, created_at)
+                AND (available_at, created_at) --? !tied
+                -- AND (available_at + INTERVAL '0', created_at) --? tied
                 >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8))
-                AND (available_at, created_at)
+                AND (available_at, created_at) --? !tied
+                -- AND (available_at + INTERVAL '0', created_at) --? tied
                 < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
                 -- AND ctid > %(tid_from)s::tid AND ctid < %(tid_until)s::tid --? tied
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
@@ -79,9 +82,6 @@ WITH chosen AS (
                         AND SET_CONFIG('enable_seqscan', NULL, TRUE) <> '' --? prepared
                         AND SET_CONFIG('enable_sort', NULL, TRUE) <> '' --? prepared
                         AND SET_CONFIG('jit', NULL, TRUE) <> '' --? prepared
-                        -- AND SET_CONFIG('enable_indexscan', NULL, TRUE) <> '' --? tied
-                        -- AND SET_CONFIG('enable_bitmapscan', NULL, TRUE) <> '' --? tied
-                        -- AND SET_CONFIG('enable_seqscan', NULL, TRUE) <> '' --? tied
                         THEN %(limit)s::bigint
                 END
             )
@@ -165,14 +165,6 @@ WHERE
     AND status = 'DELIVERING'
     AND locked_by = %(relay_id)s::text
     AND locked_at = %(fence)s::timestamptz;
-
--- name: tie_guard
--- For the transaction of a claim with the tag tied, until that takes it back: a range of the table's pages is read, by no
--- index. Touches no table. Parameters: none.
-SELECT
-    SET_CONFIG('enable_indexscan', 'off', TRUE),
-    SET_CONFIG('enable_bitmapscan', 'off', TRUE),
-    SET_CONFIG('enable_seqscan', 'off', TRUE);
 
 -- name: guard
 -- For the transaction of a claim, which must walk its index in order whatever the planner believes. Sorting looks cheap
