@@ -20,6 +20,7 @@ from relay.core.checkpoint import START, Checkpoint, checkpoint_values
 from relay.core.errors import PositionsWentBack
 from relay.eventstore.database import execute
 from relay.eventstore.statements import EventStoreStatements
+from relay.postgres.pipeline import one_transaction
 
 Pool = AsyncConnection[TupleRow]
 
@@ -43,7 +44,7 @@ async def look(connection: Pool, statements: EventStoreStatements, after: Checkp
 
     A standby may not have received the position yet: there it is accepted.
     """
-    async with connection.pipeline(), AsyncExitStack() as stack:
+    async with one_transaction(connection), AsyncExitStack() as stack:
         horizons = await stack.enter_async_context(AsyncCursor[TupleRow](connection, row_factory=tuple_row))
         await horizons.execute(statements.text("eventstore/read:horizon"), prepare=False)
         same = None

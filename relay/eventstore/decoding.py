@@ -24,6 +24,7 @@ from psycopg.types.datetime import TimestamptzLoader
 from relay.eventstore.database import Row, Values, execute
 from relay.eventstore.errors import UndecodableEvent
 from relay.eventstore.model import StoredEvent
+from relay.postgres.pipeline import one_transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +60,25 @@ class Read:
 async def fetch_together(
     connection: AsyncConnection[Any], reads: Sequence[Read], setting: LiteralString | None = None
 ) -> list[Row]:
-    """As ``fetch_events``, for several statements, in one trip to the database and one implicit transaction.
+    """As ``fetch_events``, for several statements, in one trip to the database and one transaction.
 
     ``setting`` is a statement that is sent before them, for this transaction.
     """
-    try:
-        async with connection.pipeline(), contextlib.AsyncExitStack() as stack:
-            cursors = []
-            if setting is not None:
-                await connection.execute(setting, prepare=False)  # its row is of no use
-            for read in reads:
-                cursor = await stack.enter_async_context(AsyncCursor[TupleRow](connection, row_factory=tuple_row))
-                cursors.append(await cursor.execute(read.sql, read.values, prepare=read.prepare))
-            return [row for cursor in cursors for row in await cursor.fetchall()]
-    except psycopg.DataError as error:
-        if error.sqlstate is not None:
-            raise
+    async with one_transaction(connection), contextlib.AsyncExitStack() as stack:
+        cursors = []
+        if setting is not None:
+            await connection.execute(setting, prepare=False)  # its row is of no use
+        for read in reads:
+            cursor = await stack.enter_async_context(AsyncCursor[TupleRow](connection, row_factory=tuple_row))
+            cursors.append(await cursor.execute(read.sql, read.values, prepare=read.prepare))
+        rows: list[Row] | None = None
+        try:
+            rows = [row for cursor in cursors for row in await cursor.fetchall()]
+        except psycopg.DataError as error:  # not raised: psycopg forgets what it has prepared with a ROLLBACK
+            if error.sqlstate is not None:
+                raise
+    if rows is not None:
+        return rows
     return [row for read in reads for row in await fetch_events(connection, read.sql, read.values)]
 
 

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 import psycopg
 import pytest
 
-from relay.core.errors import StorageBusy, StorageTimeout, StorageUnavailable
+from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
 from relay.eventstore import database as connections
-from tests.eventstore.conftest import STREAM, TENANT
+from tests.eventstore.conftest import STREAM, TENANT, as_role
 from tests.outbox.proxy import Proxy
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import eventually, patience, wait_until_async
@@ -129,3 +129,35 @@ async def test_a_role_may_have_another_default_isolation(database: Database) -> 
         await store.provision_tenant(TENANT)
         await store.drop_tenant(TENANT, confirm=TENANT)
         assert await store._database.rows("look", "SHOW transaction_isolation") == [("repeatable read",)]
+
+
+_AUDITED = """
+CREATE TABLE audit (at timestamptz DEFAULT now());
+CREATE FUNCTION hostile() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'not this one' USING ERRCODE = '{state}'; END $$;
+CREATE CONSTRAINT TRIGGER hostile AFTER INSERT ON audit DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION hostile();
+CREATE FUNCTION audited() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS
+$$ BEGIN INSERT INTO audit DEFAULT VALUES; RETURN TRUE; END $$;
+CREATE POLICY audited ON event USING (audited());
+ALTER TABLE event ENABLE ROW LEVEL SECURITY
+"""
+"""A policy that writes down who has looked, and a trigger that refuses it at the commit of what only reads."""
+
+
+@pytest.mark.parametrize("state", ["P0001", "40001"])
+@pytest.mark.parametrize("from_end", [False, True], ids=["a page", "a position"])
+async def test_an_error_at_the_commit_of_a_read_keeps_its_state(
+    gapless_store: EventStore, database: Database, role: str, state: str, from_end: bool
+) -> None:
+    await gapless_store.append(TENANT, STREAM, [NewEvent("E", 1)], NO_STREAM)
+    [event] = await gapless_store.read_all()
+    await gapless_store.grant(role, "reader")
+    with database.connect() as connection:
+        connection.execute(_AUDITED.format(state=state).encode())
+    async with await EventStore.connect(as_role(database.url, role)) as reader:
+        with pytest.raises(StorageError, match=f"^read events: not this one .SQLSTATE {state}") as reading:
+            await reader.read_all(event.checkpoint if from_end else 0)
+        assert (reading.value.answered, reading.value.sqlstate) == (True, state)
+        database.run("ALTER POLICY audited ON event USING (TRUE)")
+        assert len(await reader.read_all(event.checkpoint if from_end else 0)) == (not from_end)
