@@ -123,7 +123,7 @@ def _asked_about(channel: SyncCaller, call: _Call, done: Enqueued) -> Enqueued:
     """The result where fewer rows were added than sent: which events are others, and which were left out."""
     may_compare, may_leave_out = channel.fetch(*call.may_compare)[0]
     done = call.compared(done, channel.fetch(*call.others) if may_compare else None)
-    if may_leave_out and not channel.commits_at_once():
+    if may_leave_out:
         call.check_left_out([leaves_out(channel, *one) for one in call.again])
     return done
 
@@ -131,7 +131,7 @@ def _asked_about(channel: SyncCaller, call: _Call, done: Enqueued) -> Enqueued:
 async def _asked_about_async(channel: AsyncCaller, call: _Call, done: Enqueued) -> Enqueued:
     may_compare, may_leave_out = (await channel.fetch(*call.may_compare))[0]
     done = call.compared(done, await channel.fetch(*call.others) if may_compare else None)
-    if may_leave_out and not await channel.commits_at_once():
+    if may_leave_out:
         call.check_left_out([await leaves_out_async(channel, *one) for one in call.again])
     return done
 
@@ -211,7 +211,7 @@ class _Call:
             if is_left_out:
                 raise EnqueueRefused(
                     f"events: a BEFORE trigger of table {self.table} left event {event_id} out, and no error said so; "
-                    "roll back, and let the trigger return NEW"
+                    "roll back (in autocommit mode the others are committed), and let the trigger return NEW"
                 )
 
     def check_alone(self) -> None:

@@ -40,10 +40,6 @@ from openoutbox.names import DEFAULT_INBOX, TableName
 from openoutbox.ports import AsyncCaller, Row, SyncCaller
 from openoutbox.processing import (
     Processed,
-    check_repeats,
-    check_repeats_async,
-    mark_first,
-    mark_first_async,
     process,
     process_async,
     retries,
@@ -51,6 +47,7 @@ from openoutbox.processing import (
     set_aside,
     set_aside_async,
 )
+from openoutbox.repeats import check_repeats, check_repeats_async, mark_first, mark_first_async
 
 if TYPE_CHECKING:
     from openoutbox.targets import AsyncTarget, SyncTarget

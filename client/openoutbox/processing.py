@@ -28,12 +28,13 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from dataclasses import dataclass
 from typing import Any, Final, Literal, LiteralString, TypeVar
 
-from openoutbox.channel import async_channel, leaves_out, leaves_out_async, naming_table, no_target, sync_channel
+from openoutbox.channel import async_channel, naming_table, no_target, sync_channel
 from openoutbox.errors import ConfigError, InboxRefused
 from openoutbox.marks import MIGRATE, Mark, canonical, mark_of
 from openoutbox.message import Message
 from openoutbox.names import DEFAULT_INBOX, DEFAULT_TRIES, TableName, tries_of
 from openoutbox.ports import AsyncCaller, Row, SyncCaller, Values
+from openoutbox.repeats import mark_first, mark_first_async
 from openoutbox.statements import statement
 
 C = TypeVar("C")
@@ -77,17 +78,14 @@ def process(
 
     ``connection_factory`` returns a context manager of what ``enqueue`` takes, without an open transaction, as
     ``pool.connection`` does. The handler must not commit. What it raises is in the answer; an interruption is raised.
-    Raises ``InboxRefused`` for an invalid id, name or connection, ``ConfigError``, ``TypeError``, the driver's errors.
+    Raises ``InboxRefused`` for an invalid id, name or connection, and where a BEFORE trigger leaves out what counts the
+    try or sets the message aside; ``ConfigError``, ``TypeError``, the driver's errors.
     """
     work = _Work.of(message, consumer, attempts, table)
     with connection_factory() as connection:
         channel = _sync(connection)
         with channel.transaction(), work.naming_table():
-            work.refuse(autocommit=channel.commits_at_once())
-            channel.send(*work.call("enter"))
-            begun, call = work.begin(channel.fetch(*work.call("look")))
-            if call is not None:
-                channel.send(*call)
+            begun = _begin(channel, work)
         if begun.outcome != "handled":
             return begun
         try:
@@ -96,7 +94,7 @@ def process(
                     return work.done("busy")
                 if marked := mark_first(channel, work.mark):
                     handler(connection, message)
-                channel.send(*work.call("finish"))
+                work.check_held(channel.send(*work.call("finish")))
             return begun if marked else work.done("repeat")
         except Exception as error:  # noqa: BLE001 - of the handler, or of its transaction's COMMIT
             failed, call = work.fail(begun.tries, error)
@@ -119,11 +117,7 @@ async def process_async(
         channel = _async(connection)
         async with channel.transaction():
             with work.naming_table():
-                work.refuse(autocommit=await channel.commits_at_once())
-                await channel.send(*work.call("enter"))
-                begun, call = work.begin(await channel.fetch(*work.call("look")))
-                if call is not None:
-                    await channel.send(*call)
+                begun = await _begin_async(channel, work)
         if begun.outcome != "handled":
             return begun
         try:
@@ -132,7 +126,7 @@ async def process_async(
                     return work.done("busy")
                 if marked := await mark_first_async(channel, work.mark):
                     await handler(connection, message)
-                await channel.send(*work.call("finish"))
+                work.check_held(await channel.send(*work.call("finish")))
             return begun if marked else work.done("repeat")
         except Exception as error:  # noqa: BLE001 - as above
             failed, call = work.fail(begun.tries, error)
@@ -140,34 +134,32 @@ async def process_async(
     return failed
 
 
-def mark_first(channel: SyncCaller, mark: Mark) -> bool:
-    """Mark an event; whether it is the first mark. Raises InboxRefused for one that a trigger leaves out."""
-    first = bool(channel.fetch(mark.statement, mark.values))
-    if not first:
-        check_repeats(channel, mark, [mark.values["event_id"]])
-    return first
+def _begin(channel: SyncCaller, work: _Work) -> Processed:
+    """The first transaction's statements; ``handled`` means that the handler may run now."""
+    work.refuse(autocommit=channel.commits_at_once())
+    channel.send(*work.call("enter"))
+    begun, call = work.begin(channel.fetch(*work.call("look")))
+    if begun.outcome == "busy":
+        work.check_seen(channel.fetch(*work.call("seen")), None)
+    if call is not None:
+        written = channel.send(*call)
+        if begun.outcome != "repeat":  # which may have no row
+            work.check_held(written)
+    return begun
 
 
-async def mark_first_async(channel: AsyncCaller, mark: Mark) -> bool:
-    """As ``mark_first``."""
-    first = bool(await channel.fetch(mark.statement, mark.values))
-    if not first:
-        await check_repeats_async(channel, mark, [mark.values["event_id"]])
-    return first
-
-
-def check_repeats(channel: SyncCaller, mark: Mark, event_ids: Sequence[str]) -> None:
-    """Raise InboxRefused if one of these is no repeat: a trigger left its mark out."""
-    if event_ids and channel.fetch(*mark.may_leave_out)[0][0]:
-        for event_id in event_ids:
-            mark.check(event_id, left_out=leaves_out(channel, *mark.again(event_id)))
-
-
-async def check_repeats_async(channel: AsyncCaller, mark: Mark, event_ids: Sequence[str]) -> None:
-    """As ``check_repeats``."""
-    if event_ids and (await channel.fetch(*mark.may_leave_out))[0][0]:
-        for event_id in event_ids:
-            mark.check(event_id, left_out=await leaves_out_async(channel, *mark.again(event_id)))
+async def _begin_async(channel: AsyncCaller, work: _Work) -> Processed:
+    """As ``_begin``."""
+    work.refuse(autocommit=await channel.commits_at_once())
+    await channel.send(*work.call("enter"))
+    begun, call = work.begin(await channel.fetch(*work.call("look")))
+    if begun.outcome == "busy":
+        work.check_seen(await channel.fetch(*work.call("seen")), None)
+    if call is not None:
+        written = await channel.send(*call)
+        if begun.outcome != "repeat":
+            work.check_held(written)
+    return begun
 
 
 def set_aside(
@@ -280,6 +272,23 @@ class _Work:
         if autocommit:
             raise InboxRefused(_AUTOCOMMIT)
 
+    def check_held(self, written: int) -> None:
+        """Raise InboxRefused where a statement about the row that this transaction holds wrote none."""
+        if written == 0:
+            raise InboxRefused(
+                f"a BEFORE trigger of table {self.names[DEFAULT_TRIES]} left out what was written about "
+                f"event {self.mark.values['event_id']}, and no error said so. Let it return NEW, or OLD for a DELETE"
+            )
+
+    def check_seen(self, rows: Sequence[Row], tries: int | None) -> None:
+        """Raise InboxRefused where a statement wrote none, and the row is still the one that it was for.
+
+        ``tries`` are those of the row, None where the statement was to make it.
+        """
+        [(handled, seen, state)] = rows
+        if not handled and seen == tries and state != "dead":
+            self.check_held(0)
+
     def begin(self, rows: Sequence[Row]) -> tuple[Processed, Call | None]:
         """What the first transaction found, and what it does; ``handled`` means that the handler may run now."""
         [(handled, tries, state, just_begun)] = rows
@@ -319,7 +328,8 @@ def _send(connection_factory: Callable[[], AbstractContextManager[Any]], work: _
     with connection_factory() as connection:
         channel = _sync(connection)
         with channel.transaction(), work.naming_table():
-            channel.send(*call)
+            if channel.send(*call) == 0:
+                work.check_seen(channel.fetch(*work.call("seen")), call[1].get("tries"))
 
 
 async def _send_async(
@@ -329,7 +339,8 @@ async def _send_async(
         channel = _async(connection)
         async with channel.transaction():
             with work.naming_table():
-                await channel.send(*call)
+                if await channel.send(*call) == 0:
+                    work.check_seen(await channel.fetch(*work.call("seen")), call[1].get("tries"))
 
 
 def _names(inbox: TableName) -> dict[str, TableName]:

@@ -12,7 +12,7 @@ _MARK = "client/openoutbox/sql/inbox/mark.sql"
 INBOX: Final = (
     Mutant(
         "each delivery is the first",
-        "client/openoutbox/processing.py",
+        "client/openoutbox/repeats.py",
         "    first = bool(channel.fetch(mark.statement, mark.values))",
         "    first = not channel.fetch(mark.statement, mark.values) or True",
         (f"{_ONCE}::test_an_effect_happens_once",),

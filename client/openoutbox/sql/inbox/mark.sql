@@ -24,14 +24,20 @@ ON CONFLICT DO NOTHING
 RETURNING event_id;
 
 -- name: mark_again
--- As mark, after a mark that added no row. A mark that is there fails with SQLSTATE 23505; no row and no error mean that
--- a BEFORE trigger left the mark out. Its sender takes it back.
+-- As mark, after a mark that added no row. It always fails, so that it adds nothing: with SQLSTATE 23505 for a mark that is
+-- there, else with 22P02, the cast of a text that says how many rows it added. None: a BEFORE trigger left the mark out.
 -- Index: the primary key. Locks: the new row; it waits for a transaction in flight that marks the same event.
 -- Parameters: consumer, event_id.
-INSERT INTO openoutbox_inbox (consumer, event_id)
-SELECT
-    %(consumer)s::text,
-    %(event_id)s::text;
+WITH added AS (
+    INSERT INTO openoutbox_inbox (consumer, event_id)
+    SELECT
+        %(consumer)s::text,
+        %(event_id)s::text
+    RETURNING 1
+)
+
+SELECT CONCAT('rows added again: ', COUNT(*))::INT
+FROM added;
 
 -- name: may_leave_out
 -- Whether the table has a trigger that may leave rows out: BEFORE INSERT, FOR EACH ROW. Catalog only. Locks: nothing.

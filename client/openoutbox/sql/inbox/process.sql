@@ -39,6 +39,21 @@ LEFT JOIN LATERAL (
     FOR UPDATE SKIP LOCKED
 ) AS counted ON TRUE;
 
+-- name: seen
+-- As look, without the lock: after a statement that wrote no row, whether another consumer's work is the reason.
+-- Index: both primary keys. Locks: nothing. Parameters: consumer, event_id. Result: handled, tries, state.
+SELECT
+    EXISTS (
+        SELECT 1
+        FROM openoutbox_inbox
+        WHERE consumer = %(consumer)s::text AND event_id = %(event_id)s::text
+    ),
+    counted.tries,
+    counted.state
+FROM (VALUES (1)) AS one (line)
+LEFT JOIN openoutbox_inbox_tries AS counted
+    ON counted.consumer = %(consumer)s::text AND counted.event_id = %(event_id)s::text;
+
 -- name: begin
 -- Counts a try. Its transaction holds the row. Index: the primary key. Parameters: consumer, event_id.
 UPDATE openoutbox_inbox_tries
