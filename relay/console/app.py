@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from relay.console import access
-from relay.console.api import causes, changes, event_types, events, fleet, log, outbox, prune, store
+from relay.console.api import causes, changes, event_types, events, fleet, inbox, log, outbox, parked, prune, store
 from relay.console.api import settings as settings_api
 from relay.console.api.document import openapi_document
 from relay.console.conditional import ConditionalGet
@@ -42,6 +42,35 @@ from relay.version import __version__
 API: Final = "/api/v1"
 MOST_THREADS: Final = 8
 """Requests that work with the database at once: each holds one connection while it runs."""
+_RESOURCES: Final = (
+    events,
+    causes,
+    changes,
+    outbox,
+    prune,
+    event_types,
+    fleet,
+    settings_api,
+    log,
+    store,
+    parked,
+    inbox,
+)
+"""In the order of the document."""
+_PAGES: Final = (
+    overview,
+    event_pages,
+    dead,
+    bulk,
+    prune_pages,
+    event_type_pages,
+    fleet_pages,
+    settings_pages,
+    log_pages,
+    store_pages,
+    change_pages,
+    login_pages,
+)
 
 
 def build_console(settings: Settings) -> FastAPI:
@@ -58,23 +87,10 @@ def build_console(settings: Settings) -> FastAPI:
     for error in (OutboxError, RequestValidationError, HTTPException, Exception):
         app.exception_handler(error)(_answer_error)
     reading = Depends(access.require(access.Role.READER))
-    for resource in (events, causes, changes, outbox, prune, event_types, fleet, settings_api, log, store):
+    for resource in _RESOURCES:
         app.include_router(resource.router, prefix=API, dependencies=[Depends(_known_parameters)])
     app.get(f"{API}/openapi.json", include_in_schema=False, dependencies=[reading])(partial(openapi_document, app))
-    for part in (
-        overview,
-        event_pages,
-        dead,
-        bulk,
-        prune_pages,
-        event_type_pages,
-        fleet_pages,
-        settings_pages,
-        log_pages,
-        store_pages,
-        change_pages,
-        login_pages,
-    ):
+    for part in _PAGES:
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=FOLDER / "static"), name="static")
     app.get("/healthz", include_in_schema=False)(_health)

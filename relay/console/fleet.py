@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from relay.console.context import Console
 from relay.console.problems import RequestProblem
+from relay.console.recording import DOING, recorded
 from relay.core.errors import ConfigError, SchemaError
 from relay.core.pause import Pause, PauseTarget
-from relay.outbox.admin.changes import Change, ChangeState, Request, begin, record_progress
+from relay.outbox.admin.changes import Change, Request
 from relay.outbox.admin.connection import Connection
 from relay.outbox.admin.fleet import FleetMember, RelaySettings, list_relays, list_settings
 from relay.outbox.admin.pause import (
@@ -25,8 +26,6 @@ from relay.outbox.admin.pause import (
 from relay.outbox.tablecheck import UNDEFINED_TABLE
 
 T = TypeVar("T")
-
-_DOING = "recording a change"
 
 
 def relays_of_console(console: Console) -> list[FleetMember] | None:
@@ -106,11 +105,5 @@ def _described(target: PauseTarget) -> dict[str, object]:
 def _recorded(
     console: Console, action: str, described: dict[str, object], request: Request, work: Callable[[Connection], int]
 ) -> Change:
-    """Make a change and record it, in one transaction: what failed left nothing, so that its key can be used again."""
-    with pausing(console.url, console.table, _DOING) as connection:
-        change, new = begin(connection, console.table, request, action, described)
-        if not new:
-            return change
-        events = work(connection)
-        record_progress(connection, console.table, change.change_id, events, ChangeState.COMPLETE)
-        return change._replace(events=events, state=ChangeState.COMPLETE)
+    with pausing(console.url, console.table, DOING) as connection:
+        return recorded(connection, console.table, action, described, request, lambda: work(connection))

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from relay.eventstore.database import Connection, Row, Values
 from relay.eventstore.model import LARGEST_VERSION
+from relay.eventstore.parking import ParkedStream
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.states import SubscriptionState, states_of
 from relay.eventstore.tenants import check_tenant
@@ -154,6 +155,15 @@ class StoreBrowser:
             return await states_of(connection, self._statements, horizon)
 
         return await self._run("listing subscriptions", read)
+
+    async def parked(self, subscription: str | None, limit: int) -> list[ParkedStream]:
+        """The streams that one subscription has set aside, or all have, the oldest first, by the names in the table."""
+
+        async def read(connection: Connection) -> list[ParkedStream]:
+            rows = await self._rows(connection, "parking:list", {"name": subscription, "limit": limit})
+            return [ParkedStream(*row) for row in rows]
+
+        return await self._run("listing parked streams", read)
 
     async def _run(self, doing: str, work: Callable[[Connection], Awaitable[T]]) -> T:
         return await self._pool.run(doing, work)

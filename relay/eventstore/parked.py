@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from relay.core.errors import ConfigError
 from relay.eventstore.model import checked_id
 from relay.eventstore.parking import ParkedStream
 from relay.eventstore.part import Id, StorePart
+from relay.eventstore.statements import EventStoreStatements
+from relay.postgres.connect import SyncConnection
+from relay.postgres.operating import fetch
 
 
 class ParkedPart(StorePart):
@@ -15,7 +20,7 @@ class ParkedPart(StorePart):
         """The streams that a subscription has set aside, or all have, each with its error, the oldest first."""
         listing = self._statements.text("eventstore/parking:list")
         stored = None if name is None else self._stored_name(name)
-        rows = await self._database.rows("list parked streams", listing, {"name": stored})
+        rows = await self._database.rows("list parked streams", listing, {"name": stored, "limit": None})
         prefix = self._stored_name("")
         return [ParkedStream(row[0].removeprefix(prefix), *row[1:]) for row in rows]
 
@@ -52,3 +57,20 @@ class ParkedPart(StorePart):
     def _stored_name(self, name: str) -> str:
         """The name in the table: a store of one tenant has names of its own, which row-level security tells apart."""
         return name if self._tenant is None else f"{self._tenant}/{name}"
+
+
+def retry_within(connection: SyncConnection, schema: str, name: str, stream: tuple[UUID, UUID] | None) -> int:
+    """Let one parked stream be retried, by tenant and stream, or all of a subscription; how many.
+
+    In the caller's transaction, with ``name`` as in the table.
+    """
+    tenant_id, stream_id = stream or (None, None)
+    values = {"name": name, "tenant": tenant_id, "stream": stream_id}
+    return len(fetch(connection, EventStoreStatements(schema).text("eventstore/parking:retry"), values))
+
+
+def skip_within(connection: SyncConnection, schema: str, name: str, stream: tuple[UUID, UUID]) -> bool:
+    """Give up the event at which a stream is parked; False where it is not, or is retried now. As ``retry_within``."""
+    tenant_id, stream_id = stream
+    values = {"name": name, "tenant": tenant_id, "stream": stream_id}
+    return bool(fetch(connection, EventStoreStatements(schema).text("eventstore/parking:skip"), values))

@@ -7,15 +7,20 @@ half a second, StorageUnavailable.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from openoutbox.identity import canonical_id
 from relay.inbox.table import opened, rows
 from relay.postgres.codec import Moment
+from relay.postgres.connect import SyncConnection as Connection
+from relay.postgres.grants import rights_text
 from relay.postgres.operating import short_transaction
 from relay.postgres.sql import TableName
 
 _EXTENSION: Final = "dead-letters"
+_RIGHTS: Final = rights_text("inbox/grants", "operator_tries")
 
 
 class ListedLetter(NamedTuple):
@@ -64,17 +69,35 @@ def show_letter(url: str, table: TableName, consumer: str, event_id: str) -> Sho
         return letters[0] if letters else None
 
 
+@contextmanager
+def changing_letters(url: str, table: TableName, doing: str) -> Iterator[Connection]:
+    """One short transaction for ``retry_within`` or ``skip_within``, which a record of the change can share.
+
+    Needs SELECT, UPDATE and DELETE on the table of the tries, to skip INSERT on the inbox, too.
+    """
+    with opened(url, table, doing, _RIGHTS, _EXTENSION) as connection, short_transaction(connection):
+        yield connection
+
+
 def retry_letters(url: str, table: TableName, consumer: str, event_id: str | None) -> int:
     """Mark one dead letter of a consumer, or all, for ``openoutbox.inbox.retries``; how many."""
-    with opened(url, table, "marking dead letters", "SELECT, UPDATE", _EXTENSION) as connection:
-        values = {"consumer": consumer, "event_id": None if event_id is None else canonical_id(event_id)}
-        with short_transaction(connection):
-            return len(rows(connection, "inbox/letters:retry", table, values))
+    with changing_letters(url, table, "marking dead letters") as connection:
+        return retry_within(connection, table, consumer, event_id)
+
+
+def retry_within(connection: Connection, table: TableName, consumer: str, event_id: str | None) -> int:
+    """As ``retry_letters``, in a transaction of ``changing_letters``."""
+    values = {"consumer": consumer, "event_id": None if event_id is None else canonical_id(event_id)}
+    return len(rows(connection, "inbox/letters:retry", table, values))
 
 
 def skip_letter(url: str, table: TableName, consumer: str, event_id: str) -> bool:
     """Delete one and mark its event as handled; whether there was one. Needs INSERT on the inbox, too."""
-    with opened(url, table, "skipping a dead letter", "SELECT, DELETE", _EXTENSION) as connection:
-        values = {"consumer": consumer, "event_id": canonical_id(event_id)}
-        with short_transaction(connection):
-            return bool(rows(connection, "inbox/letters:skip", table, values))
+    with changing_letters(url, table, "skipping a dead letter") as connection:
+        return skip_within(connection, table, consumer, event_id)
+
+
+def skip_within(connection: Connection, table: TableName, consumer: str, event_id: str) -> bool:
+    """As ``skip_letter``, in a transaction of ``changing_letters``."""
+    values = {"consumer": consumer, "event_id": canonical_id(event_id)}
+    return bool(rows(connection, "inbox/letters:skip", table, values))

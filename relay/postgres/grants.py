@@ -76,7 +76,8 @@ def _rights(grant: str) -> Iterator[Right]:
             if listed is None:
                 raise ValueError(f"not a privilege: {piece}")
             for column in _items(listed["columns"] or "") or [""]:
-                yield Right(listed["privilege"], kind, item, column)
+                # has_column_privilege takes a name as the catalogue has it.
+                yield Right(listed["privilege"], kind, item, column if '"' in column else column.lower())
 
 
 def _items(text: str) -> list[str]:

@@ -1,4 +1,4 @@
--- The rights of the console: to look at tenants, streams and subscriptions, and to change nothing.
+-- The rights of the console: to look at tenants, streams and subscriptions, and to retry or skip what is parked.
 
 -- name: schema
 -- To use the store's schema.
@@ -20,3 +20,7 @@ GRANT SELECT ON public.event_position TO app_role; --? gapless
 -- To ask how far a reader may read. Tags: gapless or settled.
 GRANT EXECUTE ON FUNCTION public.event_horizon() TO app_role; --? gapless
 -- GRANT EXECUTE ON FUNCTION public.event_horizon(), public.event_registrations() TO app_role; --? settled
+
+-- name: parked
+-- To have a parked stream retried, or its first event given up.
+GRANT UPDATE (Position, Version, Tries, Due) ON public.event_parked TO app_role;

@@ -88,11 +88,13 @@ WHERE
 RETURNING Name;
 
 -- name: list
--- The streams that were set aside, of one subscription or of all, the oldest first. Index: the primary key. Locks: nothing.
+-- The streams that were set aside, of one subscription or of all, the oldest first, so many at most (NULL: all).
+-- Index: the primary key. Locks: nothing.
 SELECT Name, TenantId, StreamId, Position, Version, Tries, Error, Due, ParkedAt
 FROM public.event_parked
 WHERE %(name)s::TEXT IS NULL OR Name = %(name)s
-ORDER BY ParkedAt, Name, TenantId, StreamId;
+ORDER BY ParkedAt, Name, TenantId, StreamId
+LIMIT %(limit)s::BIGINT;
 
 -- name: count
 -- How many streams each subscription has set aside. Index: the primary key. Locks: nothing.

@@ -28,3 +28,11 @@ GRANT SELECT, UPDATE, DELETE ON openoutbox_inbox_tries TO app_role;
 -- name: operator_marks
 -- The operator skips a dead letter by a mark.
 GRANT INSERT ON openoutbox_inbox TO app_role;
+
+-- name: console_tries
+-- The console lists dead letters, and does with them what the operator does.
+GRANT SELECT, UPDATE, DELETE ON openoutbox_inbox_tries TO app_role;
+
+-- name: console_marks
+-- The console skips a dead letter by a mark.
+GRANT INSERT ON openoutbox_inbox TO app_role;

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 import httpx
 
 from deploy.reference.examples import CHANGE_ID, EVENT_IDS
 from relay.deliverylog import open_delivery_log
+from relay.inbox.table import create
 from relay.outbox.extensions import add_extension
-from relay.postgres.sql import TableName
-from tests.console.stocking import stock_store
+from relay.postgres.sql import DEFAULT_INBOX, TableName
+from tests.console.stocking import STREAM, TENANT, stock_store
 from tests.deliverylog.making import BASE, entry, event
 from tests.support.console import ConsoleProcess
 from tests.support.fixtures.outbox import Outbox, give_rights
@@ -46,6 +48,19 @@ INSERT INTO openoutbox_relays (
     settings, seen_at
 ) VALUES (
     gen_random_uuid(), %s, '1.0.0', %s, 'active', 'kafka', 'f1', 180, 'none', 'keep', %s, NOW() + INTERVAL '1 hour'
+)
+"""
+
+
+_PARKED: Final = """
+INSERT INTO event_parked (Name, TenantId, StreamId, Position, Version, Tries, Error, ParkedAt)
+VALUES ('balances', %s, %s, 2, 2, 5, 'ValueError: no such account', NOW() + %s)
+"""
+_LETTER: Final = """
+INSERT INTO openoutbox_inbox_tries (
+    consumer, event_id, state, tries, event_type, partition_key, payload, headers, error
+) VALUES (
+    'billing', %s, 'dead', 5, 'order.placed', '7', '{"order": 7}', '{"source": "shop"}', 'ValueError: no such account'
 )
 """
 
@@ -87,6 +102,14 @@ def _fill_outbox(outbox: Outbox) -> None:
             connection.execute(_RELAY, [f"relay-{number}", f"host-{number}", json.dumps(settings)])
 
 
+def _set_aside(outbox: Outbox) -> None:
+    """Two parked streams, and a consumer's dead letter."""
+    with outbox.database.connect() as connection:
+        for number in range(2):
+            connection.execute(_PARKED, [TENANT, UUID(int=STREAM.int + number), timedelta(seconds=number)])
+        connection.execute(_LETTER, [_DEAD])
+
+
 def _record_changes(outbox: Outbox, address: str) -> None:
     """A pause and a finished change of many events, under the id that the examples have."""
 
@@ -112,7 +135,9 @@ def examples_console(admin_url: str) -> Iterator[str]:
         add_extension(outbox.owner_url, TableName(), extension)
     asyncio.run(_fill_log(outbox.url))
     stock_store(outbox.url)
+    create(outbox.owner_url, TableName(DEFAULT_INBOX), ["dead-letters"])
     _fill_outbox(outbox)
+    _set_aside(outbox)
     with ConsoleProcess(outbox.url_of("console"), DELIVERY_LOG_URL=outbox.url) as console:
         address = console.wait_ready().address
         _record_changes(outbox, address)

@@ -12,8 +12,9 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from relay.console.api.document import openapi_document
 from relay.console.app import build_console
+from relay.inbox.table import create
 from relay.outbox.extensions import add_extension
-from relay.postgres.sql import TableName
+from relay.postgres.sql import DEFAULT_INBOX, TableName
 from relay.settings.settings import Settings
 from tests.console.stocking import stock_store
 from tests.outbox.admin.filling import fill_aged
@@ -36,6 +37,7 @@ def app(postgres: str) -> Iterator[Any]:
     for status in ("PENDING", "DELIVERED", "DEAD"):
         fill_aged(outbox, status, 20)
     stock_store(outbox.url)
+    create(outbox.owner_url, TableName(DEFAULT_INBOX), ["dead-letters"])
     yield build_console(Settings.from_env({"STORAGE_URL": outbox.url, "DELIVERY_LOG_URL": "memory://"}))
     drop_database(database)
 
@@ -53,7 +55,7 @@ def test_the_document_is_openapi_31_with_problems(app: Any) -> None:
 def test_no_allowed_request_is_answered_by_what_the_document_does_not_name(app: Any) -> None:
     schema: Any = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=HOST)
     operations = [result.ok() for result in schema.get_all_operations()]
-    assert len(operations) == 31
+    assert len(operations) == 38
     for operation in operations:
         check_operation(operation)
 

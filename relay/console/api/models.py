@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from relay.outbox.admin.actions import Action
-from relay.outbox.admin.browse import ListedEvent, ShownEvent
+from relay.outbox.admin.browse import ListedEvent
 from relay.outbox.admin.changes import Change
 from relay.outbox.admin.explain import ExplainedEvent
 from relay.outbox.admin.overview import DeadGroup
@@ -132,7 +132,7 @@ class EventDetail(_Model):
         text = payload_text(event.payload)
         encoding: _Encoding = "base64" if text is None else "utf-8"
         values["payload"] = base64.b64encode(event.payload).decode() if text is None else text
-        values["headers"] = headers_of(event)
+        values["headers"] = json_of(event.headers)
         if not visible:
             encoding = "hidden"
             values |= {"payload": None, "headers": None}
@@ -216,7 +216,7 @@ class ChangeItem(_Model):
     """One change: who, when, what, how many, why."""
 
     change_id: UUID = Field(examples=[_CHANGE_ID])
-    action: Literal["retry", "replay", "bury", "cancel", "prune", "pause", "resume"]
+    action: Literal["retry", "replay", "bury", "cancel", "prune", "pause", "resume", "skip"]
     selection: dict[str, Any]
     changed_by: str
     reason: str
@@ -304,9 +304,9 @@ def payload_text(payload: bytes) -> str | None:
     return None if "\x00" in text else text
 
 
-def headers_of(event: ShownEvent) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """The headers; their text where Python cannot read it (a number of too many digits)."""
+def json_of(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """The value; the text where Python cannot read it (a number of too many digits)."""
     try:
-        return json.loads(event.headers)
+        return json.loads(text)
     except ValueError:
-        return event.headers
+        return text

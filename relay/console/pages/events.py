@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from relay.console.api.models import headers_of
+from relay.console.api.models import json_of
 from relay.console.api.requests import Operator, Reader, change_request, etag, expected_version
 from relay.console.context import Console, ConsoleParts
 from relay.console.pages.bulk import links
@@ -109,7 +109,7 @@ async def event_page(request: Request, console: ConsoleParts, identity: Reader, 
         event=event,
         reasons=[(reason, _address(reason)) for reason in (why.first, *why.also)],
         seen=etag(event.updated_at, identity.role),
-        headers=headers_of(event),
+        headers=json_of(event.headers),
         payload=ShownPayload.of(event.payload),
         attempts=attempts,
         log_trouble=log_trouble,

@@ -1,0 +1,201 @@
+"""The dead letters of consumers, in the inbox of the outbox's database: list, show, retry, skip. Changes are recorded.
+
+It is the inbox of the default name, in the outbox's schema. Others are reached by ``relay-cli inbox``.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from openoutbox.identity import LONGEST_ID
+from relay.console.api.models import ChangeItem, Words, json_of, moment_text, payload_text
+from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
+from relay.console.context import Console, ConsoleParts, shows_payloads
+from relay.console.problems import RequestProblem
+from relay.console.recording import recorded
+from relay.inbox.letters import (
+    ListedLetter,
+    ShownLetter,
+    changing_letters,
+    list_letters,
+    retry_within,
+    show_letter,
+    skip_within,
+)
+from relay.outbox.admin.changes import Change, Request
+from relay.postgres.connect import SyncConnection
+from relay.postgres.sql import DEFAULT_INBOX, TableName
+
+_MISSING: Final[dict[int | str, dict[str, Any]]] = {404: {"description": "There is no such dead letter."}}
+router = APIRouter(prefix="/inbox/dead-letters", tags=["inbox"], responses=_MISSING)
+
+MOST: Final = 200
+_Text = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=r"^[^\x00]*$")]
+_Consumer = Annotated[_Text, Field(description="Its name in the inbox.", examples=["billing"])]
+_EventId = Annotated[_Text, Field(description="As the list shows it.")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class LetterItem(_Model):
+    """A message that a consumer has given up."""
+
+    state: Literal["dead", "retry"] = Field(description="`retry` until the consumer has tried it again.")
+    consumer: str
+    event_id: str
+    event_type: str | None
+    partition_key: str | None
+    tries: int
+    since: str
+    payload_bytes: int
+    error: str | None
+
+    @classmethod
+    def of(cls, letter: ListedLetter) -> LetterItem:
+        """The API's form of a listed dead letter."""
+        return cls(**{**letter._asdict(), "since": moment_text(letter.since)})
+
+
+class LetterItems(_Model):
+    """Dead letters, the oldest first."""
+
+    items: list[LetterItem]
+    complete: bool = Field(description="False when there are more.")
+
+
+class LetterDetail(_Model):
+    """A dead letter, whole."""
+
+    state: Literal["dead", "retry"]
+    consumer: str
+    event_id: str
+    event_type: str | None
+    partition_key: str | None
+    tries: int
+    since: str
+    error: str | None
+    headers: Any = Field(description="Null when the role may not see it.")
+    payload: str | None = Field(description="Null when the role may not see it.")
+    payload_encoding: Literal["utf-8", "base64", "hidden"]
+
+    @classmethod
+    def of(cls, letter: ShownLetter, *, visible: bool) -> LetterDetail:
+        """The API's form of a dead letter, with its payload and headers where they may be seen."""
+        values = {**letter._asdict(), "since": moment_text(letter.since)}
+        if not visible:
+            return cls(**{**values, "headers": None, "payload": None, "payload_encoding": "hidden"})
+        text = payload_text(letter.payload)
+        values["headers"] = json_of(letter.headers)
+        values["payload"] = base64.b64encode(letter.payload).decode() if text is None else text
+        return cls(**values, payload_encoding="base64" if text is None else "utf-8")
+
+
+class LetterRetryBody(_Model):
+    """What is tried again: one dead letter of a consumer, or all."""
+
+    consumer: _Consumer
+    event_id: _EventId | None = Field(None, description="Absent: all of the consumer.")
+    reason: Words = ""
+
+
+class LetterSkipBody(_Model):
+    """Which dead letter is given up."""
+
+    consumer: _Consumer
+    event_id: _EventId
+    reason: Words = ""
+
+
+@router.get("")
+def list_dead_letters(
+    console: ConsoleParts,
+    identity: Reader,
+    consumer: Annotated[_Text | None, Query(description="Absent: all.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
+) -> LetterItems:
+    """Messages that consumers have given up, the oldest first."""
+    del identity
+    letters = list_letters(console.url, inbox_of(console), consumer, limit + 1)
+    return LetterItems(items=[LetterItem.of(letter) for letter in letters[:limit]], complete=len(letters) <= limit)
+
+
+@router.get("/one")
+def retrieve_dead_letter(
+    console: ConsoleParts,
+    identity: Reader,
+    consumer: Annotated[_Text, Query(description="Its name in the inbox.")],
+    event_id: Annotated[_Text, Query(description="As the list shows it.")],
+) -> LetterDetail:
+    """One dead letter, whole. Payload and headers are null for a role that may not see them."""
+    letter = show_letter(console.url, inbox_of(console), consumer, event_id)
+    if letter is None:
+        raise _missing(consumer, event_id)
+    return LetterDetail.of(letter, visible=shows_payloads(identity))
+
+
+@router.post("/retry")
+def retry_dead_letters(
+    console: ConsoleParts, identity: Operator, body: LetterRetryBody, idempotency_key: IdempotencyKey = None
+) -> ChangeItem:
+    """Mark one dead letter of a consumer, or all, to be tried again with all of its tries.
+
+    The consumer tries them when it calls `inbox.retries`, and no later than their message comes again. The change's
+    `events` counts the dead letters.
+    """
+    table = inbox_of(console)
+
+    def work(connection: SyncConnection) -> int:
+        return retry_within(connection, table, body.consumer, body.event_id)
+
+    request = change_request(identity, idempotency_key, body.reason)
+    return ChangeItem.of(_changed(console, "retry", body, request, work))
+
+
+@router.post("/skip")
+def skip_dead_letter(
+    console: ConsoleParts, identity: Operator, body: LetterSkipBody, idempotency_key: IdempotencyKey = None
+) -> ChangeItem:
+    """Delete one dead letter and mark its event as handled: it has no effect, even if its message comes again."""
+    table = inbox_of(console)
+
+    def work(connection: SyncConnection) -> int:
+        return int(skip_within(connection, table, body.consumer, body.event_id))
+
+    request = change_request(identity, idempotency_key, body.reason)
+    return ChangeItem.of(_changed(console, "skip", body, request, work))
+
+
+def inbox_of(console: Console) -> TableName:
+    """The inbox that the console serves."""
+    return TableName(DEFAULT_INBOX, console.table.schema)
+
+
+def _changed(
+    console: Console,
+    action: str,
+    body: LetterRetryBody | LetterSkipBody,
+    request: Request,
+    work: Callable[[SyncConnection], int],
+) -> Change:
+    """The recorded change. Raises RequestProblem where the one that is named is no dead letter."""
+    described = body.model_dump(exclude={"reason"}, exclude_none=True)
+    with changing_letters(console.url, inbox_of(console), f"{action} of dead letters") as connection:
+
+        def checked() -> int:
+            count = work(connection)
+            if body.event_id is not None and not count:
+                raise _missing(body.consumer, body.event_id)
+            return count
+
+        return recorded(connection, console.table, action, described, request, checked)
+
+
+def _missing(consumer: str, event_id: str) -> RequestProblem:
+    return RequestProblem(404, "letter-missing", f"consumer {consumer!r} has no dead letter {event_id!r}")
