@@ -7,11 +7,12 @@ failed INSERT would take that whole transaction with it.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -24,6 +25,10 @@ Payload = bytes | bytearray | memoryview | str | Mapping[str, object] | Sequence
 LONGEST_DELAY: Final = timedelta(days=36_525)
 """A hundred years: beyond it, it is a mistake."""
 
+LONG_HOLD: Final = timedelta(hours=1)
+"""What is held back longer with a partition key is warned about, once for each type: its key may wait for it."""
+
+_log: Final = logging.getLogger("openoutbox")
 _UNIQUE: Final = UUID("6f6f7574-626f-5478-8000-756e69717565")
 """The namespace of ids that are derived from a text (RFC 9562, version 5)."""
 _NO_ID: Final = UUID(int=0)
@@ -55,7 +60,8 @@ class NewEvent:
     delay: timedelta | None = None
     """Hold the event back this long, counted by the database from the start of the transaction.
 
-    With ``ORDERING=key`` the later events of its key wait for it, too."""
+    With ``ORDERING=key`` the later events of its key wait for it, too: more than an hour together with a
+    ``partition_key`` is warned about in the log. ``openoutbox_cancel`` of the SQL functions takes an event back."""
     available_at: datetime | None = None
     """Hold the event back until this time, which must have a time zone. Not together with ``delay``."""
     body: bytes = field(init=False, repr=False)
@@ -74,6 +80,8 @@ class NewEvent:
             _check_text("partition_key", self.partition_key)
         if self.delay is not None or self.available_at is not None:
             object.__setattr__(self, "available_at", _checked_times(self.delay, self.available_at))
+            if self.partition_key is not None and _held_for(self.delay, self.available_at) > LONG_HOLD:
+                _warn_of_hold(self.event_type)
         object.__setattr__(self, "event_id", _event_id(self.event_id, unique))
         object.__setattr__(self, "body", _body(self.payload))
         object.__setattr__(self, "headers_json", _headers_json(self.headers))
@@ -136,6 +144,23 @@ def _checked_times(delay: object, available_at: object) -> datetime | None:
     if delay is not None:
         _check_delay(delay)
     return None if available_at is None else _in_utc(available_at)
+
+
+def _held_for(delay: timedelta | None, available_at: datetime | None) -> timedelta:
+    if delay is not None:
+        return delay
+    return timedelta() if available_at is None else available_at - datetime.now(UTC)
+
+
+@lru_cache(maxsize=256)
+def _warn_of_hold(event_type: str) -> None:
+    """Once for each type: a warning for each event would fill the log of an application that does it on purpose."""
+    _log.warning(
+        "event type %.200s: delayed by more than an hour with a partition_key. Where the relays run with ORDERING=key, "
+        "all later events of its key wait for it. Leave the key out, or take the event back in time: "
+        "SELECT openoutbox_cancel(event_id)",
+        event_type,
+    )
 
 
 def _check_delay(delay: object) -> None:

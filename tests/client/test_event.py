@@ -154,6 +154,29 @@ def test_a_time_is_kept_in_utc() -> None:
     assert kept.tzinfo is UTC
 
 
+HELD = [{"delay": timedelta(hours=2)}, {"available_at": datetime.now(UTC) + timedelta(days=30)}]
+
+
+@pytest.mark.parametrize("held", HELD, ids=["delay", "available_at"])
+def test_a_long_delay_that_may_hold_its_key_is_warned_of_once(
+    held: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    event_type = f"order.due.{next(iter(held))}"
+    for key in ("7", "8"):
+        NewEvent(event_type, b"", partition_key=key, **held)
+    [warning] = caplog.messages
+    assert event_type in warning
+    assert "ORDERING=key" in warning
+    assert "openoutbox_cancel" in warning
+
+
+def test_what_holds_no_key_or_not_for_long_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    NewEvent("order.due", b"", delay=timedelta(days=30))
+    NewEvent("order.due", b"", partition_key="7", delay=timedelta(hours=1))
+    NewEvent("order.due", b"", partition_key="7", available_at=datetime(2001, 1, 1, tzinfo=UTC))
+    assert caplog.messages == []
+
+
 def test_names_that_are_no_strings_are_written_as_json_does() -> None:
     assert NewEvent("a", {1: {"b": [{None: 2}]}}).body == b'{"1":{"b":[{"null":2}]}}'  # type: ignore[dict-item]
 

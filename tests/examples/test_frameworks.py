@@ -77,12 +77,19 @@ def test_django(database: Database) -> None:
     assert done.returncode == 0, done.stderr
     port = free_port()
     server = ("-m", "uvicorn", "examples.django_shop.urls:application", "--port", str(port), "--lifespan", "off")
-    with running(*server, **own) as log, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with running(*server, **own) as log, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         wait_until(lambda: log() is not None and accepts(port), what="the application")
         place_orders(client)
         rows = database.run("SELECT partition_key, payload FROM openoutbox_events")
         assert sorted((key, json.loads(payload)["amount"]) for key, payload in rows) == [("ada", 30), ("bob", 20)]
         look_at_the_outbox(client, database)
+
+
+def test_django_makes_the_inbox_beside_an_outbox_that_is_there(outbox: Outbox) -> None:
+    for command in ("migrate openoutbox 0001 --fake", "migrate openoutbox"):
+        done = finished("-m", "django", *command.split(), given="", DATABASE_URL=outbox.url, **DJANGO)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    assert outbox.database.run("SELECT count(*) FROM openoutbox_inbox") == [(0,)]
 
 
 def place_orders(client: httpx.Client) -> None:

@@ -1,10 +1,10 @@
-"""The outbox and the inbox, with their indexes."""
+"""The outbox with its indexes."""
 
 from typing import ClassVar
 
 from django.db import migrations, models
 
-from openoutbox.schema import create_statements, inbox_statements
+from openoutbox.schema import create_statements
 
 _OUTBOX = migrations.CreateModel(
     "OutboxEvent",
@@ -26,22 +26,12 @@ _OUTBOX = migrations.CreateModel(
     ],
     options={"db_table": "openoutbox_events"},
 )
-_INBOX = migrations.CreateModel(
-    "InboxMark",
-    [
-        ("consumer", models.TextField()),
-        ("event_id", models.TextField(primary_key=True, serialize=False)),
-        ("received_at", models.DateTimeField()),
-    ],
-    options={"db_table": "openoutbox_inbox"},
-)
 
 
 class Migration(migrations.Migration):
-    """Makes both tables; the application's role owns them."""
+    """Makes the table; the application's role owns it."""
 
     initial = True
     operations: ClassVar = [
         migrations.RunSQL(create_statements(), "DROP TABLE openoutbox_events", state_operations=[_OUTBOX]),
-        migrations.RunSQL(inbox_statements(), "DROP TABLE openoutbox_inbox", state_operations=[_INBOX]),
     ]
