@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from openoutbox.identity import canonical_id
+from relay.core.blame import kept
 from relay.inbox.table import opened, rows
 from relay.postgres.codec import Moment
 from relay.postgres.connect import SyncConnection as Connection
@@ -80,7 +81,10 @@ def changing_letters(url: str, table: TableName, doing: str) -> Iterator[Connect
 
 
 def retry_letters(url: str, table: TableName, consumer: str, event_id: str | None) -> int:
-    """Mark one dead letter of a consumer, or all, for ``openoutbox.inbox.retries``; how many."""
+    """Mark one dead letter of a consumer, or all, for ``openoutbox.inbox.retries``; how many.
+
+    Raises RowRefused, and marks none, where a trigger keeps one as it was.
+    """
     with changing_letters(url, table, "marking dead letters") as connection:
         return retry_within(connection, table, consumer, event_id)
 
@@ -88,11 +92,17 @@ def retry_letters(url: str, table: TableName, consumer: str, event_id: str | Non
 def retry_within(connection: Connection, table: TableName, consumer: str, event_id: str | None) -> int:
     """As ``retry_letters``, in a transaction of ``changing_letters``."""
     values = {"consumer": consumer, "event_id": None if event_id is None else canonical_id(event_id)}
-    return len(rows(connection, "inbox/letters:retry", table, values))
+    [(chosen, marked)] = rows(connection, "inbox/letters:retry", table, values)
+    if marked < chosen:
+        raise kept(f"marking dead letters: {chosen - marked} of {chosen}")
+    return int(marked)
 
 
 def skip_letter(url: str, table: TableName, consumer: str, event_id: str) -> bool:
-    """Delete one and mark its event as handled; whether there was one. Needs INSERT on the inbox, too."""
+    """Delete one and mark its event as handled; whether there was one. Needs INSERT on the inbox, too.
+
+    Raises RowRefused where a trigger keeps it.
+    """
     with changing_letters(url, table, "skipping a dead letter") as connection:
         return skip_within(connection, table, consumer, event_id)
 
@@ -100,4 +110,7 @@ def skip_letter(url: str, table: TableName, consumer: str, event_id: str) -> boo
 def skip_within(connection: Connection, table: TableName, consumer: str, event_id: str) -> bool:
     """As ``skip_letter``, in a transaction of ``changing_letters``."""
     values = {"consumer": consumer, "event_id": canonical_id(event_id)}
-    return bool(rows(connection, "inbox/letters:skip", table, values))
+    skipped = bool(rows(connection, "inbox/letters:skip", table, values))
+    if not skipped and rows(connection, "inbox/letters:show", table, values):
+        raise kept("skipping a dead letter")
+    return skipped

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from relay.core.blame import kept
 from relay.core.durations import span
 from relay.core.errors import ConfigError
 from relay.inbox.table import opened, rows
@@ -70,26 +71,30 @@ def prune(
     """Delete; ``on_batch`` receives the totals after each batch, and once before the first.
 
     Raises StorageBusy when the table is locked for more than half a second, SchemaError without the table or the
-    rights; what ``on_batch`` received stays deleted.
+    rights, and at its end RowRefused for marks that a trigger kept; what ``on_batch`` received stays deleted.
     """
     with opened(url, table, _DOING, _RIGHTS) as connection:
         done = _start(connection, retention)
         on_batch(done)
         after: Moment = "-infinity"
-        size = retention.batch_size
+        size, some_left = retention.batch_size, False
         while True:
             began = time.monotonic()
             with uninterrupted():
                 with short_transaction(connection):
                     parameters = {"limit": size, "before": done.before, "after": after}
-                    [(count, last)] = rows(connection, "inbox/admin:prune", table, parameters)
+                    [(chosen, last, count)] = rows(connection, "inbox/admin:prune", table, parameters)
                 if count:
-                    after = last
                     done = replace(done, count=done.count + count)
                     on_batch(done)
-            if count < size:
-                return done
+            some_left |= count < chosen
+            if chosen < size or (last == after and not count):
+                break
+            after = last
             size = next_size(size, retention.batch_size, time.monotonic() - began)
+        if some_left:
+            raise kept(f"{_DOING}: old marks are left")
+        return done
 
 
 def preview(url: str, table: TableName, retention: InboxRetention) -> PrunedMarks:

@@ -17,9 +17,12 @@ FROM (
 -- Index: the one on received_at, from where the batch before has ended, so that what that one left
 -- dead in the index is not walked again; then a TID scan.
 -- Locks: the rows it deletes, skipping those that another session holds: it waits for no row.
--- Parameters: limit, before, after. Result: how many are deleted, and the last one's time (NULL when none was left).
+-- Parameters: limit, before, after. Result: how many were chosen, the last one's time (NULL without one), and how many of
+-- them are deleted: a trigger may keep some.
 WITH old AS (
-    SELECT ctid AS tid
+    SELECT
+        ctid AS tid,
+        received_at AS since
     FROM openoutbox_inbox
     WHERE received_at < %(before)s::timestamptz AND received_at >= %(after)s::timestamptz
     ORDER BY received_at
@@ -30,13 +33,14 @@ WITH old AS (
 gone AS (
     DELETE FROM openoutbox_inbox
     WHERE ctid = ANY(ARRAY(SELECT tid FROM old))
-    RETURNING received_at AS since
+    RETURNING 1
 )
 
 SELECT
     COUNT(*),
-    MAX(since)
-FROM gone;
+    MAX(since),
+    (SELECT COUNT(*) FROM gone)
+FROM old;
 
 -- name: size
 -- The size of the inbox with its indexes, and the age of its oldest mark. Index: the one on received_at.

@@ -38,14 +38,27 @@ WHERE state <> 'trying' AND consumer = %(consumer)s::text AND event_id = %(event
 
 -- name: retry
 -- Marks one dead letter of a consumer, or all, to be tried again, from the first try on. Index: the primary key.
--- Locks: the rows. Parameters: consumer, event_id (NULL for all). Result: a row for each.
-UPDATE openoutbox_inbox_tries
-SET state = 'retry', tries = 0, begun_at = NULL, changed_at = NOW()
-WHERE
-    state = 'dead'
-    AND consumer = %(consumer)s::text
-    AND (%(event_id)s::text IS NULL OR event_id = %(event_id)s::text)
-RETURNING event_id;
+-- Locks: the rows. Parameters: consumer, event_id (NULL for all). Result: how many there are, and how many were marked.
+WITH chosen AS (
+    SELECT event_id
+    FROM openoutbox_inbox_tries
+    WHERE
+        state = 'dead'
+        AND consumer = %(consumer)s::text
+        AND (%(event_id)s::text IS NULL OR event_id = %(event_id)s::text)
+    FOR UPDATE
+),
+
+marked AS (
+    UPDATE openoutbox_inbox_tries
+    SET state = 'retry', tries = 0, begun_at = NULL, changed_at = NOW()
+    WHERE consumer = %(consumer)s::text AND event_id IN (SELECT chosen.event_id FROM chosen)
+    RETURNING 1
+)
+
+SELECT
+    (SELECT COUNT(*) FROM chosen),
+    (SELECT COUNT(*) FROM marked);
 
 -- name: skip
 -- Deletes one dead letter and marks its event as handled, so that it has no effect if its message comes again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from relay.app import publishers
 from relay.app.destinations import Destinations
 from relay.app.duplicates import duplicate_window
 from relay.app.fleet import fingerprint
@@ -16,6 +18,7 @@ from relay.brokers.null import NullPublisher
 from relay.core.errors import ConfigError
 from relay.core.event import Fence
 from relay.core.outcome import ACKNOWLEDGED, Transient
+from relay.core.ports import Publisher
 from relay.core.recorder import SettledAttempt
 from relay.core.telemetry import DestinationState
 from relay.core.verdict import DELIVER, Retry
@@ -143,3 +146,25 @@ def test_a_file_with_problems_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "routes").write_text('[[route]]\ntype = "a"\n')
     with pytest.raises(ConfigError, match="route 1: it has neither to nor drop"):
         Destinations(settings(PUBLISHER_TYPE="null", ROUTES_FILE=str(tmp_path / "routes")))
+
+
+@pytest.mark.parametrize("url", ["kafka://127.0.0.1:9092", "https://127.0.0.1/hook"])
+def test_what_is_stamped_or_signed_for_others_has_the_time_that_the_daemon_names(url: str) -> None:
+    """The daemon names the database's clock, which the claims measure."""
+    publisher: Any = publishers.build_publisher(settings(PUBLISHER_URL=url), lambda: 5.0)
+    assert publisher._options.now() == 5.0
+
+
+def test_every_destination_has_the_time_that_the_daemon_names(
+    several: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[float] = []
+    build = publishers.build_publisher
+
+    def recording(own: Settings, now: Callable[[], float]) -> Publisher:
+        times.append(now())
+        return build(own, now)
+
+    monkeypatch.setattr(publishers, "build_publisher", recording)
+    Destinations(several, lambda: 5.0)
+    assert times == [5.0, 5.0]

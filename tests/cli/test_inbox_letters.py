@@ -85,6 +85,17 @@ def test_retry_gives_it_all_of_its_tries_again(place: Outbox, tmp_path: Path) ->
     assert answer(tmp_path, "inbox", "retry", "audit", SECOND, STORAGE_URL=url) == {"retried": 1}
 
 
+@pytest.mark.parametrize("arguments", [["retry", "billing"], ["retry", "billing", FIRST], ["skip", "billing", FIRST]])
+def test_a_dead_letter_that_a_trigger_keeps_is_an_error(place: Outbox, tmp_path: Path, arguments: list[str]) -> None:
+    place.database.run("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    place.database.run(
+        "CREATE TRIGGER keep BEFORE UPDATE OR DELETE ON openoutbox_inbox_tries FOR EACH ROW EXECUTE FUNCTION keep()"
+    )
+    failed = call_cli(tmp_path, "inbox", *arguments, STORAGE_URL=place.url_of("operator"))
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "a BEFORE trigger or a rule kept it as it was" in failed.stderr
+
+
 def test_skip_leaves_a_mark(place: Outbox, tmp_path: Path) -> None:
     assert said(tmp_path, "skip", "billing", FIRST, url=place.url_of("operator")) == f"skipped {FIRST}\n"
     assert process(place, FIRST, "billing", fail) == "repeat"

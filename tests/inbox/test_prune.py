@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from openoutbox import inbox
-from relay.core.errors import ConfigError, SchemaError
+from relay.core.blame import KEPT
+from relay.core.errors import ConfigError, RowRefused, SchemaError
 from relay.inbox import prune as module
 from relay.inbox.prune import InboxRetention, PrunedMarks, preview, prune
 from relay.inbox.stats import read_figures
@@ -51,6 +52,27 @@ def test_a_mark_that_another_session_holds_is_left_to_the_next_run(place: Outbox
         connection.execute("SELECT FROM openoutbox_inbox ORDER BY received_at LIMIT 1 FOR UPDATE")
         assert prune(place.pruner_url, INBOX, WEEK).count == 2 * 24
     assert prune(place.pruner_url, INBOX, WEEK).count == 1
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["each at its time", "all at one time"])
+def test_marks_that_a_trigger_keeps_are_passed_and_said(place: Outbox, together: bool) -> None:
+    mark_hourly(place, 9 * 24)
+    mark_hourly(place, 9 * 24, "kept")
+    if together:
+        place.database.run("UPDATE openoutbox_inbox SET received_at = now() - interval '8 days'")
+    old = preview(place.pruner_url, INBOX, WEEK).count
+    body = "BEGIN IF OLD.consumer = 'kept' THEN RETURN NULL; END IF; RETURN OLD; END"
+    place.database.run(
+        f"CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS '{body.replace(chr(39), chr(39) * 2)}'"
+    )
+    place.database.run("CREATE TRIGGER keep BEFORE DELETE ON openoutbox_inbox FOR EACH ROW EXECUTE FUNCTION keep()")
+    reports: list[PrunedMarks] = []
+    with pytest.raises(RowRefused, match=f"pruning the inbox: old marks are left: {KEPT}"):
+        prune(place.pruner_url, INBOX, WEEK, reports.append)
+    if not together:
+        assert reports[-1].count == old // 2
+    place.database.run("DROP TRIGGER keep ON openoutbox_inbox")
+    assert reports[-1].count + prune(place.pruner_url, INBOX, WEEK).count == old
 
 
 def test_a_consumer_marks_while_a_batch_is_deleted(place: Outbox) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from relay.core.ports import Settlement
 from relay.outbox.admin.prune import PruneOptions, prune
+from relay.outbox.options import KeyOrder
 from relay.postgres.sql import TableName
 from tests.outbox.harness import PostgresHarness
 from tests.support.fixtures.outbox import Outbox, Row
@@ -21,11 +22,12 @@ GRANT SELECT, UPDATE, DELETE ON outbox_archive TO PUBLIC
 _ARCHIVED = "SELECT md5(string_agg(a::text, chr(10) ORDER BY event_id)) FROM ONLY outbox_archive AS a"
 
 
-@pytest.fixture(params=["keep", "delete"])
+@pytest.fixture(params=["keep", "delete", "key"])
 async def table(outbox: Outbox, request: pytest.FixtureRequest) -> AsyncIterator[PostgresHarness]:
+    order = KeyOrder.SKIP if request.param == "key" else None
     outbox.database.run(_ARCHIVE)
-    outbox.insert([Row("new")] * 100)
-    harness = PostgresHarness(outbox, None, delete_delivered=request.param == "delete")
+    outbox.insert([Row("new", partition_key=f"k{number}") for number in range(100)])
+    harness = PostgresHarness(outbox, order, delete_delivered=request.param == "delete")
     yield harness
     await harness.close()
 
