@@ -122,7 +122,7 @@ def test_a_missing_table_and_a_missing_right_are_said(place: Outbox, tmp_path: P
     failed = call_cli(tmp_path, "inbox", "retry", "billing", STORAGE_URL=place.reader_url)
     assert failed.returncode == 1
     assert "openoutbox_inbox_tries" in failed.stderr
-    assert "GRANT SELECT, UPDATE ON" in " ".join(failed.stderr.split())
+    assert "GRANT SELECT, UPDATE, DELETE ON" in " ".join(failed.stderr.split())
     place.database.run("DROP TABLE openoutbox_inbox_tries")
     failed = call_cli(tmp_path, "inbox", "list", STORAGE_URL=place.reader_url)
     assert failed.returncode == 1
