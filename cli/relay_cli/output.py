@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 
 import typer
 
+from relay.core.json_text import with_member
 from relay.core.outside import harmless
 
 if TYPE_CHECKING:
@@ -38,9 +39,14 @@ def say(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     typer.echo(shown, err=err, nl=nl)
 
 
-def print_json(answer: object) -> None:
-    """Print one JSON value on one line; times in ISO 8601, UTC. Control characters are escaped, as JSON has it."""
+def print_json(answer: object, **written: str) -> None:
+    """Print one JSON value on one line; times in ISO 8601, UTC. Control characters are escaped, as JSON has it.
+
+    ``written`` are further members of an object, whose values are JSON already and stay as they are.
+    """
     text = json.dumps(answer, ensure_ascii=False, default=json_form)
+    for name, value in written.items():
+        text = with_member(text, name, value)
     typer.echo("".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
+from relay.core.json_text import indented
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import block, one_line, print_json, say
@@ -90,11 +90,8 @@ def print_row_json(event: ShownEvent | ShownLetter, **further: object) -> None:
     text = _text(event.payload)
     answer["payload_encoding"] = "base64" if text is None else "utf-8"
     answer["payload"] = base64.b64encode(event.payload).decode() if text is None else text
-    try:
-        answer["headers"] = json.loads(event.headers)
-    except (ValueError, RecursionError):  # a number or a depth that Python's JSON refuses
-        answer["headers"] = event.headers
-    print_json(answer)
+    del answer["headers"]
+    print_json(answer, headers=event.headers)
 
 
 def print_row(event: ShownEvent | ShownLetter) -> None:
@@ -105,23 +102,7 @@ def print_row(event: ShownEvent | ShownLetter) -> None:
             shown = painted(str(value), one_line(value), sys.stdout) if name == "status" else one_line(value)
             say(wrapped(f"{name + ':':<15}{shown or '-'}{age}", columns(sys.stdout), " " * 15))
     say("headers:")
-    say(block(pretty(event.headers)))
+    say(block(indented(event.headers) or event.headers))
     text = _text(event.payload)
     say(f"payload ({len(event.payload)} bytes{', base64' if text is None else ''}):")
-    say(base64.encodebytes(event.payload).decode().rstrip("\n") if text is None else block(pretty(text)))
-
-
-def pretty(text: str) -> str:
-    """JSON, indented; unchanged when that would change a number, or when the text is not JSON."""
-    changed = False
-
-    def real(digits: str) -> float:
-        nonlocal changed
-        changed = changed or repr(float(digits)) != digits
-        return float(digits)
-
-    try:
-        parsed = json.loads(text, parse_float=real)
-        return text if changed else json.dumps(parsed, indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text
+    say(base64.encodebytes(event.payload).decode().rstrip("\n") if text is None else block(indented(text) or text))

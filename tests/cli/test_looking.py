@@ -218,10 +218,12 @@ def test_show_says_first_why_the_event_is_not_delivered(outbox: Outbox, tmp_path
 
 
 def test_show_prints_every_column_and_json_indented(outbox: Outbox, tmp_path: Path) -> None:
-    [event_id] = outbox.insert([Row("user.signup", '{"a":[1,"ü"]}'.encode(), "k", '{"h": 12345678901234567890123}')])
+    payload = '{"a":[1,"ü"],"price":1.10,"price":1e400}'.encode()
+    [event_id] = outbox.insert([Row("user.signup", payload, "k", '{"h": 12345678901234567890123}')])
     done = call_cli(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)
     assert (done.returncode, done.stderr) == (0, "")
-    for line in ("status:        PENDING", "delivered_at:  -", '  "h": 12345678901234567890123', '    "ü"'):
+    wanted = ["status:        PENDING", "delivered_at:  -", '  "h": 12345678901234567890123', '    "ü"']
+    for line in [*wanted, '  "price": 1.10,', '  "price": 1e400']:
         assert line in done.stdout.splitlines()
 
 
@@ -229,7 +231,7 @@ def test_show_prints_every_column_and_json_indented(outbox: Outbox, tmp_path: Pa
     ("payload", "shown"),
     [
         (b"plain text", "plain text"),
-        (b'{"price": 1.10}', '{"price": 1.10}'),  # indenting would make it 1.1
+        (b"1.10", "1.10"),
         (b"\x00\xff", base64.b64encode(b"\x00\xff").decode()),
         (b"", ""),
     ],

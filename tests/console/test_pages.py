@@ -74,6 +74,19 @@ def test_what_an_event_holds_is_shown_and_never_run(console: ConsoleClient, reco
     assert console.get("/events", params={"event_id": id_}).headers["location"] == f"/events/{id_}"
 
 
+def test_payload_and_headers_are_shown_as_they_are_stored(console: ConsoleClient, recorded: Outbox) -> None:
+    payload = r'{"price":1.10,"price":1e400,"half":"\ud800"}'
+    number = "0.1000000000000000055511151231257827"
+    [id_] = recorded.insert([Row("t", payload.encode(), "k", f'{{"exact": {number}, "inner": {{"a": [{number}]}}}}')])
+    shown = unescape(console.get(f"/events/{id_}").text)
+    assert [part for part in ('"price": 1.10,', '"price": 1e400,', r'"half": "\ud800"') if part not in shown] == []
+    assert f"<dd>{number}</dd>" in shown
+    assert f'<dd>{{"a": [{number}]}}</dd>' in shown
+    answer = console.get(f"/api/v1/events/{id_}")
+    assert f'"headers":{{"exact": {number}, "inner": {{"a": [{number}]}}}}' in answer.text
+    assert answer.json()["payload"] == payload
+
+
 def test_the_overview_has_failed_attempts_by_type(console: ConsoleClient, recorded: Outbox) -> None:
     for event_type, status, attempts, later, hours in (
         ("order.paid", "DELIVERED", 2, 0, 0),

@@ -17,6 +17,7 @@ from relay.console.api.models import (
     Time,
     Words,
     moment_text,
+    with_headers,
 )
 from relay.console.api.requests import (
     IdempotencyKey,
@@ -67,15 +68,15 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
     return EventItems(items=items, next=page.next, prev=page.prev, examined_until=moment_text(page.examined_until))
 
 
-@router.get("/events/{event_id}")
-def retrieve_event(console: ConsoleParts, identity: Reader, event_id: UUID, response: Response) -> EventDetail:
+@router.get("/events/{event_id}", response_model=EventDetail)
+def retrieve_event(console: ConsoleParts, identity: Reader, event_id: UUID) -> Response:
     """One event, and why it is not delivered. Payload and headers are null for a role that may not see them."""
     explained = explain_event(console.url, console.table, event_id)
     if explained is None:
         raise EventMissing(f"there is no event {event_id} in table {console.table}")
     detail = EventDetail.of(explained, visible=shows_payloads(identity))
-    response.headers["ETag"] = etag(explained.event.updated_at, identity.role, detail.why.model_dump_json())
-    return detail
+    version = etag(explained.event.updated_at, identity.role, detail.why.model_dump_json())
+    return with_headers(detail, detail.headers, version)
 
 
 @router.post("/events/{event_id}/{action}")

@@ -9,11 +9,11 @@ import base64
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from openoutbox.identity import LONGEST_ID
-from relay.console.api.models import ChangeItem, Words, json_of, moment_text, payload_text
+from relay.console.api.models import ChangeItem, Words, moment_text, payload_text, with_headers
 from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
 from relay.console.context import Console, ConsoleParts, shows_payloads
 from relay.console.problems import RequestProblem
@@ -92,7 +92,6 @@ class LetterDetail(_Model):
         if not visible:
             return cls(**{**values, "headers": None, "payload": None, "payload_encoding": "hidden"})
         text = payload_text(letter.payload)
-        values["headers"] = json_of(letter.headers)
         values["payload"] = base64.b64encode(letter.payload).decode() if text is None else text
         return cls(**values, payload_encoding="base64" if text is None else "utf-8")
 
@@ -126,18 +125,19 @@ def list_dead_letters(
     return LetterItems(items=[LetterItem.of(letter) for letter in letters[:limit]], complete=len(letters) <= limit)
 
 
-@router.get("/one")
+@router.get("/one", response_model=LetterDetail)
 def retrieve_dead_letter(
     console: ConsoleParts,
     identity: Reader,
     consumer: Annotated[_Text, Query(description="Its name in the inbox.")],
     event_id: Annotated[_Text, Query(description="As the list shows it.")],
-) -> LetterDetail:
+) -> Response:
     """One dead letter, whole. Payload and headers are null for a role that may not see them."""
     letter = show_letter(console.url, inbox_of(console), consumer, event_id)
     if letter is None:
         raise _missing(consumer, event_id)
-    return LetterDetail.of(letter, visible=shows_payloads(identity))
+    detail = LetterDetail.of(letter, visible=shows_payloads(identity))
+    return with_headers(detail, detail.headers)
 
 
 @router.post("/retry")

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
+from fastapi import Response
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
+from relay.core.json_text import with_member
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.browse import ListedEvent
 from relay.outbox.admin.changes import Change
@@ -132,7 +134,6 @@ class EventDetail(_Model):
         text = payload_text(event.payload)
         encoding: _Encoding = "base64" if text is None else "utf-8"
         values["payload"] = base64.b64encode(event.payload).decode() if text is None else text
-        values["headers"] = json_of(event.headers)
         if not visible:
             encoding = "hidden"
             values |= {"payload": None, "headers": None}
@@ -304,9 +305,7 @@ def payload_text(payload: bytes) -> str | None:
     return None if "\x00" in text else text
 
 
-def json_of(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """The value; the text where Python cannot read it (a number of too many digits)."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def with_headers(detail: BaseModel, headers: str | None, etag: str = "") -> Response:
+    """The answer, into which the headers go as PostgreSQL wrote them: no number loses a digit."""
+    text = with_member(detail.model_dump_json(exclude={"headers"}), "headers", headers or "null")
+    return Response(text, media_type="application/json", headers={"ETag": etag} if etag else None)

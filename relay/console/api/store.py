@@ -24,6 +24,7 @@ from relay.console.api.store_models import (
 from relay.console.context import ConsoleParts, shows_payloads
 from relay.console.problems import RequestProblem
 from relay.console.stores import store_missing
+from relay.core.json_text import with_member
 from relay.eventstore.browse import ListedStreamEvent, StoreBrowser
 from relay.eventstore.model import LARGEST_VERSION
 
@@ -121,5 +122,5 @@ def _event(event: ListedStreamEvent) -> str:
     """JSON, into which the bodies go as PostgreSQL wrote them: no number loses a digit."""
     fields = {**event._asdict(), "log_date": moment_text(event.log_date)}
     del fields["meta"], fields["data"]
-    text = json.dumps(fields, ensure_ascii=False)
-    return f'{text[:-1]},"meta":{event.meta or "null"},"data":{event.data or "null"}}}'
+    text = with_member(json.dumps(fields, ensure_ascii=False), "meta", event.meta or "null")
+    return with_member(text, "data", event.data or "null")

@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from relay.console.api.models import json_of
 from relay.console.api.requests import Operator, Reader, change_request, etag, expected_version
 from relay.console.context import Console, ConsoleParts
 from relay.console.pages.bulk import links
@@ -21,6 +20,7 @@ from relay.console.pages.payloads import ShownPayload
 from relay.console.pages.render import page
 from relay.core.errors import OutboxError
 from relay.core.event import Status
+from relay.core.json_text import members
 from relay.deliverylog import ListAttempts
 from relay.outbox.admin.actions import Action, EventAction, EventMissing, change_event
 from relay.outbox.admin.browse import ShownEvent
@@ -109,7 +109,7 @@ async def event_page(request: Request, console: ConsoleParts, identity: Reader, 
         event=event,
         reasons=[(reason, _address(reason)) for reason in (why.first, *why.also)],
         seen=etag(event.updated_at, identity.role),
-        headers=json_of(event.headers),
+        headers=members(event.headers),
         payload=ShownPayload.of(event.payload),
         attempts=attempts,
         log_trouble=log_trouble,

@@ -14,10 +14,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
 from relay.console.pages.fields import text_field, time_field
-from relay.console.pages.payloads import ShownPayload, indented
+from relay.console.pages.payloads import ShownPayload
 from relay.console.pages.render import page
 from relay.console.problems import RequestProblem
 from relay.core.errors import OutboxError
+from relay.core.json_text import indented, written
 from relay.deliverylog import DeliveryLog, Granularity, ListAttempts, MetricsQuery, MetricsResult, TimeWindow
 from relay.deliverylog.model import STATUSES
 
@@ -228,7 +229,7 @@ async def attempt_page(
         title=f"Attempt {attempt_id}",
         attempt=record.attempt,
         event=record.event,
-        response=None if response is None else indented(json.dumps(response, ensure_ascii=False)),
+        response=None if response is None else indented(written(response)),
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final, NamedTuple
 
 from relay.console.api.models import payload_text
+from relay.core.json_text import indented
 
 _LONGEST: Final = 200_000  # characters that a page shows
 
@@ -32,11 +32,3 @@ class ShownPayload(NamedTuple):
         if document is None:
             return cls(text[:_LONGEST], "text", cut, len(payload))
         return cls(document, "JSON", cut, len(payload))
-
-
-def indented(text: str) -> str | None:
-    """JSON indented; None for any other text."""
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return None

@@ -12,8 +12,8 @@ from relay.console.api.requests import Reader
 from relay.console.api.store import events_of_stream, older
 from relay.console.context import ConsoleParts, shows_payloads
 from relay.console.pages.fields import uuid_field
-from relay.console.pages.payloads import indented
 from relay.console.pages.render import page
+from relay.core.json_text import indented
 from relay.eventstore.browse import StoreBrowser
 from relay.eventstore.model import LARGEST_VERSION
 from relay.eventstore.states import SubscriptionState
