@@ -14,6 +14,8 @@ from relay_cli.output import say
 from relay_cli.values import read_values
 
 HELP: Final = {"help_option_names": ["-h", "--help"]}
+FORMER_OPTIONS: Final = {"--log-store-url": "--delivery-log-url"}
+"""Options of an earlier release that still work: the former name, and today's."""
 _LEAST_LIKE: Final = 0.5  # of difflib: "stat" and "status" are like stats, "start" and "run" are not
 
 
@@ -36,7 +38,7 @@ class CommandGroup(TyperGroup):
         if not args and not ctx.resilient_parsing:
             say(ctx.get_help(), err=True)
             raise typer.Exit(2)
-        parsed: list[str] = super().parse_args(ctx, args)
+        parsed: list[str] = super().parse_args(ctx, _by_todays_names(args))
         return parsed
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - likewise
@@ -48,6 +50,17 @@ class CommandGroup(TyperGroup):
             suggestion = f"did you mean {' or '.join(near)}?" if near else f"the commands are {', '.join(names)}"
             ctx.fail(f"{ctx.command_path} has no command {name!r}; {suggestion}")
         return super().resolve_command(ctx, args)
+
+
+def _by_todays_names(args: list[str]) -> list[str]:
+    """The arguments with today's name of each former option, which is said."""
+    renamed = []
+    for arg in args:
+        name, *rest = arg.split("=", 1)
+        if (today := FORMER_OPTIONS.get(name)) is not None:
+            say(f"warning: {name} is now {today}", err=True)
+        renamed.append("=".join([today or name, *rest]))
+    return renamed
 
 
 def prepare(command: Any) -> None:  # noqa: ANN401 - a class that typer does not export

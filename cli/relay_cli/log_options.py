@@ -21,7 +21,6 @@ DeliveryLogUrl = Annotated[
     str | None,
     typer.Option(
         "--delivery-log-url",
-        "--log-store-url",
         metavar="URL",
         help="The log, instead of DELIVERY_LOG_URL.",
         show_default=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from relay.deliverylog import AttemptRecord, LoggedAttempt, LoggedEvent, MetricsResult, Page, QuarantinedEntry
@@ -100,13 +101,13 @@ def print_metrics(result: MetricsResult, *, as_json: bool) -> None:
     rows = answer["rows"]
     names = tuple(rows[0]) if rows else ()
     print_table(
-        [
-            ScreenColumn(
-                name.upper(), [f"{row[name]:g}" if isinstance(row[name], float) else row[name] for row in rows], rank
-            )
-            for rank, name in enumerate(names)
-        ]
+        [ScreenColumn(name.upper(), [_number(row[name]) for row in rows], rank) for rank, name in enumerate(names)]
     )
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401 - a value of any column
+    """Six digits of a fraction, and no exponent: a rate of 0.0000019, not 1.9e-06."""
+    return f"{Decimal(f'{value:g}'):f}" if isinstance(value, float) else value
 
 
 def print_arrivals(arrivals: Arrivals, *, as_json: bool) -> None:

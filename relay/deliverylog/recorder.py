@@ -138,7 +138,7 @@ class Recorder:
 
     @property
     def trouble(self) -> str:
-        """Why the log is degraded; empty while it works."""
+        """Why the log is degraded, and what to do; empty while it works."""
         since = self._writing_since
         if not self._trouble and since is not None and time.monotonic() - since > _SLOW:
             return f"a write to the delivery log has taken more than {_SLOW:g} s"
@@ -373,15 +373,17 @@ class Recorder:
 
     def _in_trouble(self, error: Exception) -> None:
         reason = str(error) or "the delivery log did not answer in time"
-        if reason != self._trouble:
-            more = "; ".join(text for text in (getattr(error, "reason", ""), getattr(error, "advice", "")) if text)
+        setting, advice = getattr(error, "setting", ""), getattr(error, "advice", "")
+        action = f"; check {setting}{advice and f': {advice}'}" if setting else ""
+        if reason + action != self._trouble:
+            more = "; ".join(text for text in (getattr(error, "reason", ""), advice) if text)
             _log.warning(
                 "nothing is recorded by DELIVERY_LOG_URL: %s%s; deliveries continue",
                 reason,
                 f": {more}" if more else "",
                 extra={"action": "delivery_log_degraded"},
             )
-        self._trouble = reason
+        self._trouble = reason + action  # the reason of the server may name hosts: the log line alone has it
 
     def _works(self, quarantined: str) -> None:
         """The log takes entries; ``quarantined`` says why the newest are quarantined, empty where none is."""

@@ -106,6 +106,8 @@ def test_metrics(run: Run, log_database: Database) -> None:
     ]
     answer = json.loads(run("metrics", "events", *window, "--by", "topic", "--filter", "topic=x1", "--json").stdout)
     assert answer["rows"] == [{"topic": "x1", "count": 2}]
+    month = ("--start", "2026-03-01", "--end", "2026-04-01", "--measure", "rate", "--filter", "topic=x1")
+    assert run("metrics", "events", *month).stdout.split() == ["RATE", "0.000000746714"]
 
 
 def test_partitions_and_retention(run: Run, log_database: Database) -> None:
@@ -164,7 +166,9 @@ def test_migrating_from_nothing(database: Database, monkeypatch: pytest.MonkeyPa
     assert CliRunner().invoke(app, ["log", "migrate", *options]).exit_code == 0
     assert CliRunner().invoke(app, ["log", "events", *options]).exit_code == 0
     monkeypatch.setenv("DELIVERY_LOG_SCHEMA", "other")
-    assert CliRunner().invoke(app, ["log", "events", "--log-store-url", database.url]).exit_code == 0
+    for former in (["--log-store-url", database.url], [f"--log-store-url={database.url}"]):
+        done = CliRunner().invoke(app, ["log", "events", *former])
+        assert (done.exit_code, done.stderr) == (0, "warning: --log-store-url is now --delivery-log-url\n")
     missing = CliRunner().invoke(app, ["log", "events"])
     assert "DELIVERY_LOG_URL" in str(missing.exception)
 

@@ -255,7 +255,7 @@ async def test_a_log_that_refuses_is_asked_again_until_it_takes_the_same_batch()
     async with recording(opener(store), QUICK) as recorder:
         recorder.record([settled(n) for n in range(10)])
         await eventually(lambda: store.writes >= 3)
-        assert recorder.trouble == "it refuses"
+        assert recorder.trouble == "it refuses; check DELIVERY_LOG_URL"
         assert recorder.written == 0
         store.refusing = False
         await eventually(lambda: recorder.written == 10)

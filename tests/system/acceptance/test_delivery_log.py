@@ -64,7 +64,10 @@ def test_a_log_that_refuses_the_login_is_said_everywhere(outbox: Outbox, daemon:
     wait_until(lambda: relay.metric("openoutbox_events_total", status="success") == 30, what="30 events delivered")
     wait_until(lambda: relay.metric("openoutbox_log_degraded") == 1, what="the log is degraded")
     status, body = relay.get("/readyz")
-    assert (status, json.loads(body)["log"]) == (200, "degraded: the delivery log's database refuses the login")
+    said = (
+        "degraded: the delivery log's database refuses the login; check DELIVERY_LOG_URL: correct the user, or create"
+    )
+    assert (status, json.loads(body)["log"]) == (200, f"{said} it: CREATE ROLE ... LOGIN")
     [line] = [each for each in relay.log_lines() if each.get("action") == "delivery_log_degraded"]
     assert "DELIVERY_LOG_URL" in line["msg"]
     assert 'role "no_such_recorder" does not exist' in line["msg"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -109,3 +110,22 @@ def test_the_databases_good_and_bad_secret(secured: SecuredPostgres, place: str,
         shown += let_in.log() + let_in.output()
     for secret in (WRONG, PASSWORD, quote(PASSWORD, safe="")):
         assert secret not in shown
+
+
+def test_a_wrong_password_of_the_delivery_log_is_degraded_with_what_to_do(secured: SecuredPostgres) -> None:
+    addresses = {"STORAGE_URL": secured.url(), "DELIVERY_LOG_URL": secured.url(WRONG)}
+    with Daemon("", {"PUBLISHER_TYPE": "null", **addresses}) as relay:
+        relay.wait_ready()
+        wait_until(lambda: relay.metric("openoutbox_log_degraded") == 1, what="the log to be degraded")
+        status, ready = relay.get("/readyz")
+        assert status == 200
+        said = (
+            "degraded: the delivery log's database refuses the login; check DELIVERY_LOG_URL: correct the user or the"
+        )
+        assert json.loads(ready)["log"] == f"{said} password"
+        shown = ready + relay.get("/metrics")[1]
+        assert relay.stop() == 0
+        [line] = [each for each in relay.log_lines() if each.get("action") == "delivery_log_degraded"]
+        assert "password authentication failed" in line["msg"]
+        shown += relay.log() + relay.output()
+    assert [secret for secret in (WRONG, PASSWORD, quote(PASSWORD, safe="")) if secret in shown] == []
