@@ -61,6 +61,7 @@ def storage_options(settings: Settings, *, fan_out: bool = False) -> PostgresOpt
         statement_timeout=min(LONGEST_STATEMENT, settings.lease_timeout / 2),
         delete_delivered=settings.on_delivered == "delete",
         fan_out=fan_out,
+        durable_claims=settings.kafka_transactions,
         prepared=Preparation(settings.storage_prepared),
     )
 

@@ -22,6 +22,7 @@ from relay.core.formats.choice import message_format
 from relay.core.origins import LiveUrl, PasswordCommand
 from relay.core.origins import of as origin_of
 from relay.core.ports import Publisher
+from relay.postgres.url import database_name
 from relay.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +61,17 @@ def _shared(settings: Settings, kind: DestinationKind) -> dict[str, Any]:
         "url": required(settings.publisher_url, "PUBLISHER_URL"),
         "live": _live(settings, kind),
         "live_secrets": LiveUrl(secrets) if origin_of(secrets) is not None else None,
+        "relay_id": settings.relay_id,
+        "lease_timeout": settings.lease_timeout,
+        "transactions_prefix": settings.kafka_transactions_prefix or _outbox_name(settings),
     }
+
+
+def _outbox_name(settings: Settings) -> str:
+    """Database, schema and table, as far as they are known."""
+    table, url = settings.storage_table_name, settings.storage_url
+    database = "" if url is None else database_name(url.get_secret_value())
+    return f"{database}.{table.schema or 'public'}.{table.table}"
 
 
 def _variable(settings: Settings, kind: DestinationKind, name: str) -> Any:  # noqa: ANN401 -- of each variable its own

@@ -184,7 +184,7 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             binding=cloudevents.KAFKA,
             asked_ahead=AHEAD,
             options="relay.brokers.kafka.options:KafkaOptions",
-            publisher="relay.brokers.kafka.publisher:KafkaPublisher",
+            publisher="relay.brokers.kafka.transactions:publisher_of",
             check="relay.brokers.kafka.check:check",
             # ApiVersions, version 0, correlation id 1, no client id; the answer begins with its size and that id.
             hello=bytes.fromhex("0000000a 0012 0000 00000001 ffff"),

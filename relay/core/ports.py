@@ -31,6 +31,8 @@ class Settlement:
     released: list[EventId] = field(default_factory=list)
     acknowledged: dict[EventId, str] = field(default_factory=dict)
     """``acknowledged_by`` of events that are not delivered, and that some of their destinations have acknowledged."""
+    holder: str | None = None
+    """Whose fence it is; None for this relay's own."""
 
     def keep_names(self, *events: OutboxEvent) -> None:
         """Write down what is known of these events in ``acknowledged_by``."""
@@ -53,6 +55,7 @@ class Settlement:
             [entry for entry in self.buried if is_chosen(entry[0])],
             [event_id for event_id in self.released if is_chosen(event_id)],
             self.acknowledged,
+            self.holder,
         )
 
     def event_ids(self) -> list[EventId]:

@@ -33,7 +33,7 @@ from relay.core.recorder import AttemptRecorder
 from relay.core.tracing import BatchTrace
 from relay.core.verdict import RELEASE, Bury, Deliver, Release, Retry, Verdict
 from relay.engine.attempts import Attempts
-from relay.engine.fences import Lease, Leases
+from relay.engine.fences import Lease, Leased
 from relay.engine.order import KeyQueues, Order
 
 SLOW: Final = 1.0
@@ -83,13 +83,12 @@ class Portion:
         return replace(self, ambiguous=False, locked=self.locked + 1)
 
 
-class Batch:
+class Batch(Leased):
     """The events of one claim."""
 
     __slots__ = (
         "_ambiguous",
         "_handed_over",
-        "_leases",
         "aside",
         "attempts",
         "bytes_held",
@@ -119,6 +118,7 @@ class Batch:
         unread: Sequence[EventId] = (),
         trace: BatchTrace | None = None,
     ) -> None:
+        super().__init__(lease)
         self.last_chance = last_chance
         """A lone event on its last attempt that may have killed a relay: nothing else is in flight with it."""
         self.waiting = KeyQueues(order)
@@ -139,7 +139,6 @@ class Batch:
         """The spans of its events; None when none of them is sampled."""
         self.claimed_at = lease.fence
         self.sent_at = self.offered_at = sent_at
-        self._leases = Leases(lease)
         self._ambiguous = False
         self._handed_over = False
         self.bytes_held = sum(event.size for event in events)
@@ -290,12 +289,17 @@ class Batch:
         self.verdicts.released += self.waiting.end_all()
 
     def release_unanswered(self) -> None:
-        """Waiting, offered, undecided or suspect -> decided: released. No publisher may hold any of them."""
-        events = [*self.offered.values(), *self.suspects.values(), *(event for event, _ in self.undecided)]
+        """Waiting, offered, undecided or suspect -> decided: released. No publisher may hold any of them.
+
+        But for what is in a transaction: its publisher says how that has ended.
+        """
+        pinned = self._leases.pinned
+        offered = [event for event in self.offered.values() if event.event_id not in pinned]
+        events = [*offered, *self.suspects.values(), *(event for event, _ in self.undecided)]
         self.verdicts.released += [event.event_id for event in events]
         self.release_waiting()
         self.verdicts.keep_names(*events)
-        self.offered.clear()
+        self.offered = {event_id: self.offered[event_id] for event_id in self.offered if event_id in pinned}
         self.suspects.clear()
         self.undecided.clear()
         self.followers.clear()
@@ -339,43 +343,6 @@ class Batch:
         """Being written -> gone: the verdicts are written, or given up."""
         if self.attempts is not None:
             self.attempts.hand_over(portion.settlement, self.claimed_at)
-
-    # The lease.
-
-    @property
-    def renew_at(self) -> float:
-        """When the first of its leases must be renewed."""
-        return self._leases.renew_at(self.held_ids)
-
-    def renewal_overdue(self, now: float) -> bool:
-        """Whether the renewer has missed its turn: a quarter of what was left of the lease has passed since."""
-        renew_at = self.renew_at
-        return now >= renew_at + max(self._leases.own.expires_at - renew_at, 0.0) / 4
-
-    def leases(self) -> list[tuple[Lease, list[EventId]]]:
-        """What is held, by lease; an event whose renewal the database refused is alone."""
-        return self._leases.members(self.held_ids())
-
-    def renewed(self, lease: Lease, event_ids: Collection[EventId]) -> None:
-        """These events are held under ``lease`` now; it becomes the batch's own when it is that of every event."""
-        self._leases.renewed(lease, event_ids, self.held_ids())
-
-    def renewal_failed(self, lease: Lease, event_ids: Iterable[EventId], again_at: float, *, refused: bool) -> None:
-        """``lease`` stays; it is tried again at ``again_at``. ``refused``: the database refuses the only row."""
-        self._leases.failed(lease, event_ids, again_at, refused=refused)
-
-    def expired(self, event_ids: Iterable[EventId], now: float) -> list[EventId]:
-        """Those of ``event_ids`` whose lease has run out by the relay's clock."""
-        return self._leases.expired(event_ids, now)
-
-    def expires_at(self, event_id: EventId) -> float:
-        """When its lease runs out by the relay's clock."""
-        return self._leases.of(event_id).expires_at
-
-    def expired_unrenewable(self, now: float) -> list[EventId]:
-        """Events offered whose lease has run out because the database refused to renew it."""
-        expired = self.expired(self._leases.refused_ids(), now)
-        return [event_id for event_id in expired if event_id in self.offered]
 
     def forfeit(self, lost: Iterable[EventId]) -> None:
         """Any state but being written -> gone: the lease is lost, so whatever is known of the events is not ours."""

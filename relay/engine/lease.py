@@ -28,6 +28,7 @@ from relay.core.ports import Reaped, Renewal
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.fences import Lease
+from relay.engine.finding import Finder, proofs_of
 from relay.engine.losses import LeaseLosses
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions, Refusals
@@ -92,7 +93,7 @@ class LeaseRenewer:
         await self._give_up_expired(batch, answered=answered)
         return answered
 
-    async def _renew_lease(self, batch: Batch, lease: Lease, event_ids: list[EventId]) -> bool:
+    async def _renew_lease(self, batch: Batch, lease: Lease, event_ids: Sequence[EventId]) -> bool:
         """Renew one lease, in parts where the database refuses rows; returns whether it answered for all of them."""
         parts: deque[Sequence[EventId]] = deque([event_ids])
         for _ in range(_MOST_RENEWALS):
@@ -158,7 +159,7 @@ class LeaseRenewer:
         unrenewable = batch.expired_unrenewable(now)
         if unrenewable:
             self._inflight.forfeit(batch, unrenewable)
-        if not answered and batch.expired(batch.offered, now):
+        if not answered and batch.expired_offered(now):
             await self._offers.abandon("the lease ran out while the database could not be reached")
 
 
@@ -166,7 +167,8 @@ class LeaseReaper:
     """One loop, ``run``; the only one that calls ``reap``."""
 
     def __init__(self, context: EngineContext) -> None:
-        self._storage = context.storage
+        proofs = proofs_of(context.publisher)
+        self._reaps = context.storage if proofs is None else Finder(context, proofs)
         self._health = context.health
         self._telemetry = context.telemetry
         self._clock = context.clock
@@ -228,7 +230,7 @@ class LeaseReaper:
             started = self._clock()
             ok = False
             try:
-                reaped = await self._storage.reap(self._limit, self._excluded.ids() + self._inflight.locked_ids())
+                reaped = await self._reaps.reap(self._limit, self._excluded.ids() + self._inflight.locked_ids())
                 ok = True
             except StorageError as error:
                 if error.may_blame_row and self._narrow(error):

@@ -22,12 +22,22 @@ from functools import partial
 from relay.core.errors import ConfigError
 from relay.core.event import EventId, OutboxEvent
 from relay.core.limits import RefusedEvent
-from relay.core.outcome import ConnectionCut, Outcome, Resolution, TimedOut, Transient, Unreachable, Withheld
+from relay.core.outcome import (
+    ConnectionCut,
+    Outcome,
+    OutcomeSink,
+    Resolution,
+    TimedOut,
+    Transient,
+    Unreachable,
+    Withheld,
+)
 from relay.core.ports import Publisher
 from relay.core.tasks import ended
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
+from relay.engine.finding import BatchLeases, proofs_of
 from relay.engine.suspects import CONNECTION_CUT, LANES, Turn
 
 logger = logging.getLogger(__name__)
@@ -38,8 +48,10 @@ Sink = Callable[[Batch, Sequence[Resolution]], None]
 class _Lane:
     """Serialises ``publish`` and ``abandon`` of one publisher: at most one of them runs at a time."""
 
-    def __init__(self, publisher: Publisher, *, opened: bool) -> None:
+    def __init__(self, publisher: Publisher, context: EngineContext, *, opened: bool) -> None:
         self.publisher = publisher
+        self._proofs = proofs_of(publisher)
+        self._context = context
         self.opened = opened
         """Whether the publisher is open. Before, there is nothing to forget or close."""
         self.turn = asyncio.Lock()
@@ -62,13 +74,19 @@ class _Lane:
         It is a task of its own so that ``forget``, called by another task, can cancel it without cancelling the loop
         that offers. An offer that has ended before it is cancelled keeps its result.
         """
-        self._offer = asyncio.ensure_future(self.publisher.publish(events, partial(sink, batch)))
+        self._offer = asyncio.ensure_future(self._publish(batch, events, partial(sink, batch)))
         try:
             await ended(self._offer)
         finally:
             offer, self._offer = self._offer, None
             unfinished = offer.cancel()
         return None if unfinished or offer.cancelled() else offer.exception()
+
+    async def _publish(self, batch: Batch, events: list[OutboxEvent], sink: OutcomeSink) -> None:
+        if self._proofs is None:
+            await self.publisher.publish(events, sink)
+        else:
+            await self._proofs.publish_held(events, sink, BatchLeases(batch, self._context))
 
     def call_off(self) -> None:
         """Cancel the offer under way.
@@ -101,8 +119,8 @@ class Offers:
         self._suspects = context.suspects
         self._clock = context.clock
         self._decider = decider
-        self._main = _Lane(context.publisher, opened=True)
-        self._isolated = [_Lane(context.publisher.twin(), opened=False) for _ in range(LANES)]
+        self._main = _Lane(context.publisher, context, opened=True)
+        self._isolated = [_Lane(context.publisher.twin(), context, opened=False) for _ in range(LANES)]
 
     async def offer(self, batch: Batch) -> None:
         """Hand a batch to the publisher and return once its client holds it, or the offer was called off.

@@ -76,6 +76,7 @@ class Claims:
         self.ordered = OrderedClaim(options) if options.key_order else None
         self.fan_out: tuple[str, ...] = ()
         """The tag of statements that know the column of the extension fan-out; empty without it."""
+        self._durable = ("durable",) if options.durable_claims else ()
         self._kept_looked_at = float("-inf")  # for rows that claims leave as they are
         self.guard = ClaimGuard()
         self._appetite = Appetite(options.lease_timeout)
@@ -246,7 +247,7 @@ class Claims:
                     self.passed.went_on(rows)
                 return rows
             cursor = connection.cursor(binary=True)
-            query = self._sql("outbox/claim:claim", *tags, *tags_of(connection))
+            query = self._sql("outbox/claim:claim", *self._durable, *tags, *tags_of(connection))
             if chosen:
                 await cursor.execute(query, parameters)
             elif span.tid:

@@ -51,6 +51,8 @@ class PostgresOptions:
     """ON_DELIVERED=delete: a delivered event's row is deleted, not kept as DELIVERED."""
     fan_out: bool
     """Routes send events to several destinations each, for which the extension ``fan-out`` is wanted."""
+    durable_claims: bool
+    """Whether the commit of a claim waits for the disk: for publishers that leave proofs of it."""
     prepared: Preparation
     """STORAGE_PREPARED: whether claims, settles and renewals are prepared on the server."""
     statement_timeout: float = LONGEST_STATEMENT

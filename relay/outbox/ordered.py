@@ -90,6 +90,7 @@ class OrderedClaim:
 
     def __init__(self, options: PostgresOptions, longest_run: int = LONGEST_RUN) -> None:
         self._table = options.table
+        self._durable = ("durable",) if options.durable_claims else ()
         self._fixed = {
             "relay_id": options.relay_id,
             "block": options.key_order is KeyOrder.BLOCK,
@@ -136,7 +137,7 @@ class OrderedClaim:
         bounds |= {"inline_bytes": Int8(inline_bytes), "firsts": Int8(self._run.firsts(limit))}
         bounds["excluded"] = id_array(excluded)
         bounds |= paused.parameters() | span.parameters()
-        left_out = ["excluding"] if excluded else []
+        left_out = [*self._durable, *(["excluding"] if excluded else [])]
         tags = (*left_out, *(["peek"] if peek else []), *self.fan_out, *paused.tags, *tags_of(connection))
         if span.is_stretch or not self._may_walk:
             window = max(limit * self._width, _SMALLEST * max(self._width - _WIDEST, 1))
@@ -172,7 +173,7 @@ class OrderedClaim:
         most = Int8(len(chosen))
         bounds: dict[str, Any] = {"limit": most, "firsts": most, "window": most, "run": 0, "chosen": id_array(chosen)}
         bounds |= {"max_bytes": Int8(max_bytes), "inline_bytes": Int8(inline_bytes)} | paused.parameters()
-        tags = (*(["peek"] if peek else []), *self.fan_out, *paused.tags, *tags_of(connection))
+        tags = (*self._durable, *(["peek"] if peek else []), *self.fan_out, *paused.tags, *tags_of(connection))
         return self._taken(await self._execute(connection, _bare(self._table, "oldest", "chosen", *tags), bounds), 4)
 
     async def _oldest(

@@ -27,6 +27,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from relay.core.blame import MOST_ALIKE, kept, quarters
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.event import EventId
 from relay.core.ports import Reaped
+from relay.core.proofs import ExpiredLeases, LeasedRow
 from relay.outbox.ahead import MOST_ROWS, LeasesAhead
 from relay.outbox.options import PostgresOptions
 from relay.postgres.codec import id_array
@@ -71,6 +73,8 @@ class Reaping:
         }
         self._table = options.table
         self._ahead = LeasesAhead(clock)
+        self._ahead_asked = False
+        self._now = statement("outbox/lease:database_time")
         self._leases_ahead = statement("outbox/lease:leases_ahead", options.table)
         self._expired_page = statement("outbox/lease:expired_page", options.table)
         self.head = _FROM_THE_FIRST
@@ -97,6 +101,67 @@ class Reaping:
             reaped = _sum(reaped, await self._reap(self._connection, values, "timeless"))
         return reaped
 
+    async def expired(self, limit: int, lease: float, excluded: Sequence[EventId], *, first: bool) -> ExpiredLeases:
+        """The next page of expired leases, for who asks about them before they are reclaimed; from the head on.
+
+        A round ends with those that are ahead of the database's clock.
+        """
+        values = {"lease": lease, "excluded": id_array(excluded), "page": limit, "ahead": []}
+        if first:
+            walks = self._cheap or self.head == _FROM_THE_FIRST or self._clock() >= self._walk_at
+            self._page_after, self._ahead_asked = _BEFORE_ALL if walks else (self.head, _BEFORE_ALL[1]), False
+            rows, at = await self._first_page(values, walks=walks)
+            if not rows:
+                self.head = at - max(lease, _MARGIN) - 1.0
+        else:
+            rows, at = await self._connection.run("reaping", partial(self._read_rows, values, "asked"))
+        if rows:
+            self._page_after = rows[-1][-2:]
+        elif not self._ahead_asked:
+            self._ahead_asked = True
+            expired = self._ahead.expired(await self._connection.run("reaping", self._read_ahead), lease)
+            if times := [time for time in expired if time is not None]:
+                values["ahead"] = times
+                rows, at = await self._connection.run("reaping", partial(self._read_rows, values, "asked", "ahead"))
+        return ExpiredLeases([LeasedRow(*row[:3]) for row in rows], datetime.fromtimestamp(at, UTC) if rows else None)
+
+    async def _first_page(self, values: dict[str, Any], *, walks: bool) -> tuple[list[tuple[Any, ...]], float]:
+        """The first page, and what it costs where it walks over what is behind the head."""
+        work = partial(self._read_rows, values, "asked")
+        if not walks or self.head == _FROM_THE_FIRST:
+            return await self._connection.run("reaping", work)
+        began = self._clock()
+        try:
+            return await (self._connection if self._cheap else self._slow).run("reaping", work)
+        except StorageTimeout:
+            self._page_after = (self.head, _BEFORE_ALL[1])
+            return await self._connection.run("reaping", work)
+        finally:
+            took = self._clock() - began
+            self._cheap, self._walk_at = took <= CHEAP, self._clock() + took / SHARE
+
+    async def _read_rows(
+        self, values: dict[str, Any], *tags: str, connection: Connection
+    ) -> tuple[list[tuple[Any, ...]], float]:
+        locked_from, tid_from = self._page_after
+        cursor = connection.cursor(binary=True)
+        parameters = {**values, "locked_from": locked_from, "tid_from": tid_from}
+        await cursor.execute(statement("outbox/lease:expired_page", self._table, tags=tags), parameters)
+        rows = await cursor.fetchall()
+        await cursor.execute(self._now)
+        [(at,)] = await cursor.fetchall()
+        return rows, at
+
+    async def reap_exactly(self, rows: Sequence[LeasedRow], lease: float) -> Reaped:
+        """Reclaim the leases of these rows under these fences; without rows those without a time."""
+        values: dict[str, Any] = {**self._retry, "lease": lease, "excluded": id_array(()), "limit": _PAGE}
+        if not rows:
+            expired = self._ahead.expired(await self._connection.run("reaping", self._read_ahead), lease)
+            return await self._reap(self._connection, values, "timeless") if None in expired else Reaped(0, 0)
+        values["holders"], values["fences"] = [row.holder for row in rows], [row.fence for row in rows]
+        values["asked"] = id_array([row.event_id for row in rows])
+        return await self._reap_in_parts(values, [row.event_id for row in rows], "asked")
+
     async def _reap_past(self, values: dict[str, Any]) -> Reaped:
         """Reclaim what has expired by the database's clock."""
         if self._cheap or self.head == _FROM_THE_FIRST:
@@ -117,27 +182,32 @@ class Reaping:
             self._in_pages, self._refused, self._page_after = self._refused, False, _BEFORE_ALL
             return Reaped(0, 0)
         self._page_after = page[-1][1:]
+        reaped = await self._reap_in_parts(values, [row[0] for row in page])
+        self._refused = self._refused or bool(reaped.refused)
+        return reaped
+
+    async def _reap_in_parts(self, values: dict[str, Any], event_ids: Sequence[EventId], *tags: str) -> Reaped:
+        """Reclaim these leases, in quarters down to single ones where the database refuses some."""
         total, refused = Reaped(0, 0), []
-        parts: deque[Sequence[EventId]] = deque([[row[0] for row in page]])
+        parts: deque[Sequence[EventId]] = deque([event_ids])
         while parts:
-            event_ids = parts.popleft()
-            reaped, error = await self._reap_chosen(values, event_ids)
+            part = parts.popleft()
+            reaped, error = await self._reap_chosen(values, part, *tags)
             total = _sum(total, reaped)
-            if error is not None and len(event_ids) > 1:
-                parts.extendleft(reversed(quarters(event_ids)))
+            if error is not None and len(part) > 1:
+                parts.extendleft(reversed(quarters(part)))
             elif error is not None:
-                error.event_id = event_ids[0]
+                error.event_id = part[0]
                 refused.append(error)
-        self._refused = self._refused or bool(refused)
         return total._replace(kept=0, refused=tuple(refused), more=True)
 
     async def _reap_chosen(
-        self, values: dict[str, Any], event_ids: Sequence[EventId]
+        self, values: dict[str, Any], event_ids: Sequence[EventId], *tags: str
     ) -> tuple[Reaped, StorageError | None]:
         """Reclaim these leases; with the error where the database refuses one of them."""
         chosen = {**values, "chosen": id_array(event_ids), "limit": len(event_ids)}
         try:
-            reaped = await self._reap(self._connection, chosen, "chosen")
+            reaped = await self._reap(self._connection, chosen, "chosen", *tags)
         except StorageError as error:
             if not error.may_blame_row:
                 raise

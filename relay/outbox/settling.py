@@ -126,9 +126,13 @@ class SettleStatements:
         return settled._replace(locked=held - unlocked, kept=held & unlocked)
 
     async def _ids(self, connection: Connection, sql: LiteralString, settlement: Settlement) -> frozenset[EventId]:
-        parameters = {"ids": id_array(settlement.event_ids()), "relay_id": self._relay_id, "fence": settlement.fence}
+        parameters = {"ids": id_array(settlement.event_ids()), **self._fenced(settlement)}
         cursor = await connection.execute(sql, parameters)
         return frozenset(event_id for (event_id,) in await cursor.fetchall())
+
+    def _fenced(self, settlement: Settlement) -> dict[str, Any]:
+        holder = self._relay_id if settlement.holder is None else settlement.holder
+        return {"relay_id": holder, "fence": settlement.fence}
 
     def _calls(self, settlement: Settlement, tags: Sequence[str] = ()) -> Iterator[tuple[str, Call]]:
         """The statements that one settlement needs, always in the same order of kinds; ``tags`` of the connection."""
@@ -148,7 +152,7 @@ class SettleStatements:
     def _call(
         self, kind: str, settlement: Settlement, tags: Sequence[str], ids: Sequence[EventId], **more: list[Any]
     ) -> Call:
-        values = {"ids": id_array(ids), "relay_id": self._relay_id, "fence": settlement.fence, **more}
+        values = {"ids": id_array(ids), **self._fenced(settlement), **more}
         own: Sequence[str] = self._of_delivered if kind == "delivered" else ()
         if settlement.acknowledged and kind != "delivered" and self._with_names:
             own = self._with_names

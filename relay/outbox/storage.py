@@ -27,6 +27,7 @@ from relay.core.clock import DatabaseClock
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
+from relay.core.proofs import ExpiredLeases, LeasedRow
 from relay.core.upkeep import Upkeep
 from relay.outbox.claiming import Claims
 from relay.outbox.connections import connections
@@ -181,7 +182,19 @@ class PostgresOutbox:
 
     async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
         """Reclaim up to ``limit`` expired leases, each as a failed attempt, and as many that were behind others."""
-        return await self._reaping.reap(limit, max(self._options.lease_timeout, self.longest_lease), excluded)
+        return await self._reaping.reap(limit, self._lease, excluded)
+
+    async def expired(self, limit: int, excluded: Sequence[EventId] = (), *, first: bool) -> ExpiredLeases:
+        """The next expired leases of a round over all of them, which the ``first`` call begins; no rows: its end."""
+        return await self._reaping.expired(limit, self._lease, excluded, first=first)
+
+    async def reap_exactly(self, rows: Sequence[LeasedRow]) -> Reaped:
+        """Reclaim the leases of these rows under these fences; without rows those without a time."""
+        return await self._reaping.reap_exactly(rows, self._lease)
+
+    @property
+    def _lease(self) -> float:
+        return max(self._options.lease_timeout, self.longest_lease)
 
     async def look(self) -> Rest:
         """Look for rows that claims have gone past (``relay.outbox.look``)."""

@@ -56,6 +56,17 @@ class Kafka(VariableGroup):
     kafka_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
     kafka_password_command: Text | None = _password_command("password, or with `sasl.mechanism=OAUTHBEARER` the token,")
     kafka_max_attempts: Count = variable("5", "The client's own resends of one message.")
+    kafka_transactions: Flag = variable(
+        "false",
+        "Publish what Kafka may take of a claim in one transaction with a proof of it: exactly once for consumers that "
+        "read committed messages, where every relay of the table has this setting (see docs/design/exactly-once.md).",
+    )
+    kafka_transactions_prefix: Text | None = variable(
+        None,
+        "How the ids of transactions begin, and the name of the topic of proofs, which ends with `.proofs`. The same "
+        "for all relays of a table, another one for each table.",
+        shown="database.schema.table",
+    )
     kafka_async: Flag = variable(
         "false",
         "Accepted and ignored, with a warning: `true` would mark events DELIVERED before the broker has them.",

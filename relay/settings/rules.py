@@ -41,6 +41,10 @@ _BRIEF_LEASE = 10.0
 """Seconds; a relay without memory, a slow disk or a failover of the database pauses as long now and then."""
 
 
+_SHORTEST_TRANSACTED = 3.0
+"""Seconds; a third of it is Kafka's shortest transaction."""
+
+
 class SettingIssue(NamedTuple):
     """One sentence about some variables."""
 
@@ -50,7 +54,7 @@ class SettingIssue(NamedTuple):
 
 def problems(settings: Variables) -> Iterator[SettingIssue]:
     """Everything between variables that keeps the relay from starting."""
-    for rule in (_required, _publisher_type, _broker_scheme, _message_format, _one_or_several):
+    for rule in (_required, _publisher_type, _broker_scheme, _message_format, _one_or_several, _transactions):
         yield from rule(settings)
 
 
@@ -121,6 +125,24 @@ def _one_or_several(settings: Variables) -> Iterator[SettingIssue]:
             ("DESTINATIONS_FILE", *sorted(field.upper() for field in both)),
             f"DESTINATIONS_FILE and {names} are both set; move that destination into the file, or unset one of them",
         )
+
+
+def _transactions(settings: Variables) -> Iterator[SettingIssue]:
+    """What KAFKA_TRANSACTIONS does not fit with."""
+    if not settings.kafka_transactions:
+        return
+    several = (settings.destinations_file, settings.routes_file, settings.route_prefix)
+    for wrong, name, text in (
+        (settings.publisher_type != "kafka", "PUBLISHER_TYPE", "needs PUBLISHER_TYPE=kafka"),
+        (settings.kafka_required_acks != "all", "KAFKA_REQUIRED_ACKS", "needs KAFKA_REQUIRED_ACKS=all"),
+        (any(several), "DESTINATIONS_FILE", "is for one Kafka alone, without DESTINATIONS_FILE and routes"),
+        (settings.lease_timeout < _SHORTEST_TRANSACTED, "LEASE_TIMEOUT", "needs a LEASE_TIMEOUT of 3s or more"),
+    ):
+        if wrong:
+            yield SettingIssue(
+                ("KAFKA_TRANSACTIONS", name),
+                f"KAFKA_TRANSACTIONS=true {text}; change that, or unset KAFKA_TRANSACTIONS",
+            )
 
 
 def cautions(settings: Variables) -> Iterator[SettingIssue]:

@@ -18,7 +18,8 @@
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- SET_CONFIG: the commit of a claim does not wait for the disk. A crash of the database may lose the last claims; then
 -- their rows are PENDING, as if they had never been claimed, and what their relay still writes under those fences
--- changes nothing. The commit of a verdict waits, and takes all that was logged before it along.
+-- changes nothing. The commit of a verdict waits, and takes all that was logged before it along. Tag durable: it waits, since
+-- a proof in the broker must not outlive the claim that it names.
 -- It looks from the head on, or at a stretch behind it (relay/outbox/head.py): what was delivered before costs nothing.
 -- Tag prepared: takes back for this transaction what session:prepared has set, before it changes a row.
 -- Tag tied: of rows that share one place, those between two places in the table, in the order of these. The index has them
@@ -77,7 +78,8 @@ WITH chosen AS (
             LIMIT (
                 SELECT CASE
                     WHEN
-                        SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off'
+                        SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off' --? !durable
+                        -- SET_CONFIG('synchronous_commit', 'on', TRUE) = 'on' --? durable
                         AND SET_CONFIG('plan_cache_mode', NULL, TRUE) <> '' --? prepared
                         AND SET_CONFIG('enable_seqscan', NULL, TRUE) <> '' --? prepared
                         AND SET_CONFIG('enable_sort', NULL, TRUE) <> '' --? prepared

@@ -213,7 +213,8 @@ locked AS MATERIALIZED (
     LIMIT (
         SELECT CASE
             WHEN
-                SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off'
+                SET_CONFIG('synchronous_commit', 'off', TRUE) = 'off' --? !durable
+                -- SET_CONFIG('synchronous_commit', 'on', TRUE) = 'on' --? durable
                 AND SET_CONFIG('plan_cache_mode', NULL, TRUE) <> '' --? prepared
                 AND SET_CONFIG('enable_seqscan', NULL, TRUE) <> '' --? prepared
                 AND SET_CONFIG('enable_sort', NULL, TRUE) <> '' --? prepared

@@ -87,8 +87,9 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- Tag excluding: leaves rows out, by their ids. Tag ahead: of leases whose time is ahead of the clock, instead, those that the
 -- relay's own clock says have expired (relay/outbox/ahead.py); ahead has their times, in seconds since 1970. Tag timeless:
 -- leases without a time instead, which no relay has claimed. Tag chosen: of some rows alone, found by their ids, as in claim.
+-- Tag asked, beside it: under these very fences, which had expired when they were read.
 -- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; locked_from (seconds since 1970: where it
--- begins, relay/outbox/reaping.py); excluded; ahead; chosen. Result: counts by what became of them, the time in seconds since 1970, and
+-- begins, relay/outbox/reaping.py); excluded; ahead; chosen; asked, holders, fences. Result: counts by what became of them, the time in seconds since 1970, and
 -- how many were chosen and not written.
 WITH expired AS (
     SELECT ctid AS tid
@@ -96,13 +97,16 @@ WITH expired AS (
     WHERE
         status = 'DELIVERING' --? !chosen
         -- status NOT IN ('PENDING', 'DELIVERED', 'DEAD') --? chosen
-        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead !timeless
+        AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead !timeless !asked
         AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8) --? !ahead !timeless !chosen
         -- AND locked_at > NOW() + INTERVAL '1 minute' --? ahead
         -- AND DATE_PART('epoch', locked_at) = ANY(%(ahead)s::float8[]) --? ahead
         -- AND locked_at IS NULL --? timeless
         AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
         -- AND event_id = ANY(%(chosen)s::uuid[]) --? chosen
+        -- AND (event_id, COALESCE(locked_by, ''), locked_at) IN ( --? asked
+        --     SELECT * FROM UNNEST(%(asked)s::uuid[], %(holders)s::text[], %(fences)s::timestamptz[]) --? asked
+        -- ) --? asked
     ORDER BY locked_at --? !chosen
     LIMIT (SELECT %(limit)s::bigint)
     FOR UPDATE SKIP LOCKED
@@ -164,20 +168,29 @@ FOR UPDATE SKIP LOCKED;
 -- name: expired_page
 -- The expired leases behind one of them, in the order of their times and of their places in the table.
 -- Index: idx_openoutbox_stuck_leases. Locks: none. Parameters: lease (seconds), locked_from (seconds since 1970) and tid_from
--- (of the last one before the page), excluded, page. Result: id, time (seconds since 1970), place in the table.
+-- (of the last one before the page), excluded, page. Result: id, time (seconds since 1970), place in the table. Tag asked:
+-- before these the holder and the fence. Tag ahead: as in reap.
 SELECT
+    -- COALESCE(locked_by, '') AS holder, --? asked
+    -- locked_at AS fence, --? asked
     event_id::text,
     DATE_PART('epoch', locked_at),
     ctid::text AS place -- not named ctid: ORDER BY would sort it as text
 FROM openoutbox_events
 WHERE
     status = 'DELIVERING'
-    AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8)
-    AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8)
-    AND (locked_at, ctid) > (TO_TIMESTAMP(%(locked_from)s::float8), %(tid_from)s::tid)
+    AND locked_at < NOW() - MAKE_INTERVAL(secs => %(lease)s::float8) --? !ahead
+    AND locked_at >= TO_TIMESTAMP(%(locked_from)s::float8) --? !ahead
+    AND (locked_at, ctid) > (TO_TIMESTAMP(%(locked_from)s::float8), %(tid_from)s::tid) --? !ahead
+    -- AND locked_at > NOW() + INTERVAL '1 minute' --? ahead
+    -- AND DATE_PART('epoch', locked_at) = ANY(%(ahead)s::float8[]) --? ahead
     AND event_id <> ALL(%(excluded)s::uuid[])
 ORDER BY locked_at, ctid
 LIMIT (SELECT %(page)s::bigint);
+
+-- name: database_time
+-- The time in seconds since 1970. Touches no table. Parameters: none.
+SELECT DATE_PART('epoch', NOW());
 
 -- name: leases_ahead
 -- The times of leases that are more than a minute ahead of the database's clock, MOST rows of them, the last ones first; and

@@ -12,24 +12,13 @@ from confluent_kafka.admin import AdminClient
 
 from relay.brokers.findings import all_exist, without_refused
 from relay.brokers.kafka.errors import invalid_topic
-from relay.brokers.kafka.options import KafkaOptions, producer_config
+from relay.brokers.kafka.options import KafkaOptions, connection_config, producer_config
 from relay.brokers.kinds import CheckContext
 from relay.brokers.login import present
 from relay.core.errors import BrokerUnreachable
 from relay.core.finding import Finding, Level
 from relay.core.secrets import mask_values
 
-_CONNECTION: Final = (
-    "bootstrap.",
-    "client.",
-    "security.",
-    "sasl.",
-    "oauth_",
-    "ssl.",
-    "enable.ssl",
-    "socket.",
-    "broker.",
-)
 _ADVICE: Final = "create it or let this login see it, unless the brokers create topics automatically"
 
 
@@ -47,7 +36,7 @@ async def check(options: KafkaOptions, names: Sequence[str] | None, context: Che
 async def read_topics(options: KafkaOptions) -> frozenset[str]:
     """Return every topic that this login may see; creates none. Raises BrokerUnreachable."""
     config = producer_config(await present(options))
-    admin = AdminClient({name: value for name, value in config.items() if name.startswith(_CONNECTION)})
+    admin = AdminClient(connection_config(config))
     try:
         metadata = await asyncio.to_thread(admin.list_topics, timeout=options.read_timeout)
     except KafkaException as error:

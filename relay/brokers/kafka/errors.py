@@ -89,8 +89,13 @@ def classify(code: str, text: str) -> Outcome:
     return kind(code, text)  # type: ignore[call-arg]
 
 
-def invalid_topic(name: str, allowed: Sequence[str] = ()) -> Permanent | None:
-    """Why no message is sent to a topic of this name; None when one may be. ``allowed``: ALLOWED_EVENT_TYPES."""
+def invalid_topic(name: str, allowed: Sequence[str] = (), reserved: str = "") -> Permanent | None:
+    """Why no message is sent to a topic of this name; None when one may be. ``allowed``: ALLOWED_EVENT_TYPES.
+
+    ``reserved``: the topic of proofs, a forged one of which would settle events of others.
+    """
+    if reserved and name == reserved:
+        return Permanent("NOT_ALLOWED", f"{name!r} is the topic of the relay's own proofs (KAFKA_TRANSACTIONS)")
     if not name:
         reason = "a topic's name must not be empty"
     elif len(name) > _LONGEST_TOPIC:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
@@ -48,6 +48,19 @@ _FILES = (
     "sasl.kerberos.keytab",
 )
 _CERTIFICATES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
+_CONNECTION = (
+    "bootstrap.",
+    "client.",
+    "security.",
+    "sasl.",
+    "oauth_",
+    "ssl.",
+    "enable.ssl",
+    "socket.",
+    "broker.",
+)
+_LONGEST_TRANSACTION = 20.0  # seconds; a reader of committed messages waits for as long behind what a killed relay left
+_LONGEST_SETTLE = 15.0
 _NOT_KAFKA = re.compile(r"(?P<server>\S+?)(?:/\w+)?: Receive failed: Invalid response size")
 
 
@@ -92,6 +105,12 @@ class KafkaOptions:
     """Order per key: what the client holds fails together, so that several events of a key may be in flight."""
     receipts: bool
     """Whether an acknowledgement carries partition and offset."""
+    transactions: bool
+    """Publish in transactions, with proofs: ``relay.brokers.kafka.transactions``."""
+    transactions_prefix: str
+    """How transactional ids and the name of the topic of proofs begin."""
+    relay_id: str
+    lease_timeout: float
     allowed_types: Sequence[str]
     """Patterns of event types: topics of Kafka's own state are refused but for those of these that begin so."""
     now: Callable[[], float] = time.time
@@ -130,6 +149,32 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
     if options.live is not None and options.live.command is not None:
         return config | connection | _from_command(options.live, connection)
     return config | connection
+
+
+def connection_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a producer's configuration clients of other kinds need, too."""
+    return {name: value for name, value in config.items() if name.startswith(_CONNECTION)}
+
+
+def transaction_timeout(options: KafkaOptions) -> float:
+    """Seconds for which a transaction may stay open."""
+    return min(_LONGEST_TRANSACTION, options.lease_timeout / 3)
+
+
+def settle_margin(options: KafkaOptions) -> float:
+    """Seconds that a lease must last beyond its transaction: a settle takes no longer."""
+    return min(_LONGEST_SETTLE, options.lease_timeout / 2)
+
+
+def transaction_config(options: KafkaOptions) -> dict[str, Any]:
+    """What a producer needs besides for transactions; an id is to be added."""
+    config, longest = producer_config(options), _milliseconds(transaction_timeout(options), least=1000)
+    return {
+        "transaction.timeout.ms": longest,
+        "message.timeout.ms": min(config["message.timeout.ms"], longest),
+        "socket.timeout.ms": min(config["socket.timeout.ms"], longest),
+        "delivery.report.only.error": not options.receipts,
+    }
 
 
 def _from_command(live: LiveUrl, connection: dict[str, str]) -> dict[str, Any]:

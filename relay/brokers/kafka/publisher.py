@@ -26,7 +26,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -45,6 +45,7 @@ from relay.brokers.kafka.errors import (
 )
 from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, refusal, run_config
 from relay.brokers.kafka.probe import KafkaProbe
+from relay.brokers.kafka.proofs import topic_of
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.brokers.login import present
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
@@ -72,7 +73,8 @@ class KafkaPublisher(SingleDestination):
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
-        self._refused_topic = remembered(partial(invalid_topic, allowed=options.allowed_types))
+        reserved = topic_of(options.transactions_prefix)
+        self.refused_topic = remembered(partial(invalid_topic, allowed=options.allowed_types, reserved=reserved))
         self._config: dict[str, Any] = {}
         self._url = options.url
         self._run_config: dict[str, Any] | None = None
@@ -196,9 +198,13 @@ class KafkaPublisher(SingleDestination):
         if not user:  # a token, which librdkafka asks for
             return
         self._config |= {"sasl.username": user, "sasl.password": password}
-        for client in (self._main, self._runs, self._alone, self._probe):
+        for client in self._clients():
             if client is not None:
                 client.log_in(user, password)
+
+    def _clients(self) -> Iterable[Any]:
+        """What holds connections, or None in its place."""
+        return (self._main, self._runs, self._alone, self._probe)
 
     def _main_session(self) -> KafkaSession:
         if self._main is None:
@@ -231,7 +237,7 @@ class KafkaPublisher(SingleDestination):
             config | (runs or {}),
             events,
             receipts=self._options.receipts,
-            refused_topic=self._refused_topic,
+            refused_topic=self.refused_topic,
             message_format=self._options.message_format,
             now=self._options.now,
             run_timeout=timeout,

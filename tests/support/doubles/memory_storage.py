@@ -254,7 +254,7 @@ class MemoryOutbox:
             row.status = Status.PENDING
 
         def each(event_ids: Iterable[EventId], write: Callable[[MemoryRow], None]) -> int:
-            held = [row for row in self._held(settlement.fence, event_ids) if self._is_free(row)]
+            held = [row for row in self._held(settlement.fence, event_ids, settlement.holder) if self._is_free(row)]
             for row in held:
                 write(row)
                 if self.table.fan_out and row.status is not Status.DELIVERED:
@@ -273,7 +273,7 @@ class MemoryOutbox:
                 for event_id, error in settlement.buried
             ),
             released=each(settlement.released, release),
-            locked=frozenset(row.event_id for row in self._held(settlement.fence, settlement.event_ids())),
+            locked=frozenset(one.event_id for one in self._held(settlement.fence, settlement.event_ids())),
         )
 
     async def held(self, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
@@ -359,10 +359,10 @@ class MemoryOutbox:
     def _in(self, status: Status) -> list[MemoryRow]:
         return [row for row in self.table.rows.values() if row.status is status]
 
-    def _held(self, fence: Fence, event_ids: Iterable[EventId]) -> list[MemoryRow]:
+    def _held(self, fence: Fence, event_ids: Iterable[EventId], holder: str | None = None) -> list[MemoryRow]:
         rows = [self.table.rows[event_id] for event_id in event_ids if event_id in self.table.rows]
-        holder = (Status.DELIVERING, self._relay_id, fence)
-        return [row for row in rows if (row.status, row.locked_by, row.locked_at) == holder]
+        fenced = (Status.DELIVERING, self._relay_id if holder is None else holder, fence)
+        return [row for row in rows if (row.status, row.locked_by, row.locked_at) == fenced]
 
     def _due_age(self, now: datetime) -> float:
         due = [row.available_at for row in self._in(Status.PENDING) if row.available_at <= now]

@@ -1,0 +1,268 @@
+"""What one call hands over, on its way through transactions; used by ``relay.brokers.kafka.transactions``.
+
+An event that Kafka refuses aborts the transaction, gets its outcome, and the others go into the next one. Where a whole
+batch is refused for one message, or no message is named, the transaction is halved until one is alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, classify
+from relay.brokers.kafka.headers import formatted_headers, message_headers
+from relay.brokers.kafka.options import KafkaOptions, settle_margin, transaction_timeout
+from relay.brokers.kafka.proofs import records, topic_of
+from relay.brokers.kafka.session import Failure
+from relay.brokers.kafka.transaction import End, Epoch, Produced, Slot, Transaction
+from relay.core.clock import steady_seconds
+from relay.core.errors import BrokerUnreachable
+from relay.core.event import EventId, OutboxEvent
+from relay.core.outcome import (
+    ACKNOWLEDGED,
+    Acknowledged,
+    ConnectionCut,
+    Outcome,
+    OutcomeSink,
+    Permanent,
+    TimedOut,
+    Transient,
+    Unreachable,
+    Withheld,
+)
+from relay.core.proofs import Begun, HeldLeases, LeasedRow
+
+_FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+_OF_THE_CLIENT: Final = frozenset({"_STATE", "_CONFLICT", "_PREV_IN_PROGRESS", "_PURGE_QUEUE", "_PURGE_INFLIGHT"})
+_NOT_IN_TIME: Final = Withheld("its lease is of before this producer's epoch, or does not last for a transaction")
+_BEHIND: Final = Withheld("an earlier event of its key has failed")
+
+
+class Producers(Protocol):
+    """What takes turns."""
+
+    @property
+    def refused_topic(self) -> Callable[[str], Permanent | None]:
+        """Why no message is sent to this topic."""
+
+    async def epoch(self, slot: Slot) -> Epoch:
+        """The slot's epoch, a new one where it has none. Raises BrokerUnreachable."""
+
+    def drop(self, slot: Slot) -> None:
+        """Its next transaction begins with a new epoch."""
+
+    def fenced(self, slot: Slot, *, in_force: bool) -> None:
+        """Another relay has ended its epoch; ``in_force``: although the leases of its transaction were."""
+
+    async def decide(self, slot: Slot, rows: Iterable[LeasedRow]) -> frozenset[LeasedRow]:
+        """Those rows of an undecided transaction of the slot that are committed."""
+
+    def in_thread(self, work: Any, *arguments: Any) -> asyncio.Future[Any]:  # noqa: ANN401 - as the work returns
+        """Run what blocks."""
+
+
+class Carrying:
+    """``carry`` once. Everything but ``Transaction.run`` happens in the event loop's thread."""
+
+    def __init__(
+        self, publisher: Producers, options: KafkaOptions, slot: Slot, sink: OutcomeSink, holding: HeldLeases
+    ) -> None:
+        self._publisher, self._options = publisher, options
+        self._slot, self._sink, self._holding = slot, sink, holding
+        self._lost: Unreachable | None = None
+        self._transaction: Transaction | None = None
+        self._parts: deque[Sequence[OutboxEvent]] = deque()
+        self._ended_keys: set[str] = set()
+
+    def give_up(self, lost: Unreachable) -> bool:
+        """Nothing more is begun; false where a transaction may be committed already."""
+        self._lost = lost
+        return self._transaction is None or self._transaction.give_up()
+
+    def leave(self) -> None:
+        """The process ends."""
+        if self._transaction is not None:
+            self._transaction.leave()
+
+    async def carry(self, events: Sequence[OutboxEvent]) -> None:
+        """Resolve every event, each once it is known what became of it."""
+        failed_before = [event for event in events if event.last_code is not None]
+        fresh = [event for event in events if event.last_code is None]
+        self._parts.extend(part for part in (fresh, failed_before) if part)
+        try:
+            while self._parts:
+                await self._next(self._parts.popleft())
+        finally:
+            rest = [event for part in self._parts for event in part]
+            if rest:
+                self._sink([(event, self._lost or Transient("_FAIL", "the transaction ended")) for event in rest])
+
+    async def _next(self, part: Sequence[OutboxEvent]) -> None:
+        """One transaction with this part."""
+        part = self._sendable(part)
+        if not part:
+            return
+        try:
+            epoch = await self._publisher.epoch(self._slot)
+        except BrokerUnreachable as error:
+            self._lost = self._lost or Unreachable(str(error))
+        if (lost := self._lost) is not None:
+            self._sink([(event, lost) for event in part])
+            return
+        timeout = transaction_timeout(self._options)
+        begun = await self._holding.begin(part, epoch.since, timeout + settle_margin(self._options))
+        held = [event for one in begun for event in one.events]
+        ids = {event.event_id for event in held}
+        if left := [event for event in part if event.event_id not in ids]:
+            self._sink([(event, _NOT_IN_TIME) for event in left])
+        if not held:
+            return
+        transaction = self._transaction = self._new(held, begun, timeout)
+        if self._is_lost():
+            transaction.give_up()
+        end, usable = await self._publisher.in_thread(transaction.run, epoch.producer)
+        await self._ended(transaction, begun, end, usable=usable)
+        self._transaction = None
+
+    def _is_lost(self) -> bool:
+        return self._lost is not None
+
+    def _sendable(self, part: Sequence[OutboxEvent]) -> list[OutboxEvent]:
+        """Without those behind a failed one of their key, and those that no topic can take."""
+        refused: list[tuple[OutboxEvent, Outcome]] = []
+        sendable = []
+        for event in part:
+            outcome: Outcome | None = self._publisher.refused_topic(event.event_type)
+            if event.partition_key in self._ended_keys:
+                outcome = _BEHIND
+            if outcome is None:
+                sendable.append(event)
+                continue
+            self._end_key(event)
+            refused.append((event, outcome))
+        if refused:
+            self._sink(refused)
+        return sendable
+
+    def _new(self, held: Sequence[OutboxEvent], begun: Sequence[Begun], timeout: float) -> Transaction:
+        def proofs(refused: frozenset[EventId]) -> list[tuple[str, bytes, int]]:
+            left = (
+                one._replace(events=[event for event in one.events if event.event_id not in refused]) for one in begun
+            )
+            return list(records(self._options.relay_id, [one for one in left if one.events]))
+
+        return Transaction(
+            held,
+            proofs,
+            topic_of(self._options.transactions_prefix),
+            self._produced,
+            int(self._options.now() * 1000),
+            seconds=timeout,
+            receipts=self._options.receipts,
+            limit=self._options.batch_bytes,
+        )
+
+    def _produced(self, event: OutboxEvent) -> Produced:
+        if self._options.message_format is None:
+            return event.event_type, event.payload, event.partition_key, message_headers(event)
+        message = self._options.message_format(event)
+        return event.event_type, message.payload, event.partition_key, formatted_headers(event, message)
+
+    async def _ended(self, transaction: Transaction, begun: Sequence[Begun], end: End, *, usable: bool) -> None:
+        """Tell the outcomes, and what is to be tried again."""
+        error = transaction.error
+        if error is not None and error.code in _FENCED:
+            in_force = all(one.expires_at > steady_seconds() for one in begun)
+            self._publisher.fenced(self._slot, in_force=in_force)
+        if not usable:
+            self._publisher.drop(self._slot)
+        committed = [event for event in transaction.events if event.event_id not in transaction.refused]
+        if end is End.UNKNOWN:
+            committed = await self._decided(begun, committed)
+        if end is not End.ABORTED:
+            self._acknowledge(transaction, committed)
+        self._refuse(transaction)
+        known = {event.event_id for event in committed} if end is not End.ABORTED else set()
+        left = [one for one in transaction.events if one.event_id not in known | transaction.refused.keys()]
+        self._holding.end(event.event_id for event in left)
+        if left:
+            self._again(transaction, left, aborted=end is End.ABORTED)
+
+    async def _decided(self, begun: Sequence[Begun], events: Sequence[OutboxEvent]) -> list[OutboxEvent]:
+        """Those of a transaction that turn out to be committed."""
+        holder = self._options.relay_id
+        rows = {event.event_id: LeasedRow(holder, one.fence, event.event_id) for one in begun for event in one.events}
+        proven = await self._publisher.decide(self._slot, [rows[event.event_id] for event in events])
+        return [event for event in events if rows[event.event_id] in proven]
+
+    def _acknowledge(self, transaction: Transaction, events: Sequence[OutboxEvent]) -> None:
+        receipts = transaction.receipts
+        if receipts:
+            self._sink([(event, Acknowledged(receipts.get(event.event_id))) for event in events])
+        elif events:
+            self._sink([(event, ACKNOWLEDGED) for event in events])
+
+    def _refuse(self, transaction: Transaction) -> None:
+        """Those that the client itself did not take: they were in no transaction."""
+        refused = [event for event in transaction.events if event.event_id in transaction.refused]
+        self._holding.end(event.event_id for event in refused)
+        for event in refused:
+            self._end_key(event)
+        if refused:
+            self._sink([(event, transaction.refused[event.event_id]) for event in refused])
+
+    def _again(self, transaction: Transaction, left: Sequence[OutboxEvent], *, aborted: bool) -> None:
+        """What is not committed and will never be: an outcome, or another transaction."""
+        failed = transaction.failed
+        if self._lost is not None:
+            lost = self._lost
+            self._sink([(event, lost) for event in left])
+            return
+        if not aborted or (transaction.error is not None and not failed and _of_all(transaction.error)):
+            outcome = _outcome_of_all(transaction.error)
+            self._sink([(event, outcome) for event in left])
+            return
+        batch_refused = any(one.code in BATCH_REFUSALS for one in failed.values())
+        if (batch_refused or not failed) and len(left) > 1:
+            middle = len(left) // 2
+            self._parts.extendleft((left[middle:], left[:middle]))
+            return
+        if not failed:
+            error = transaction.error or Failure("_FAIL", "the transaction was aborted", False)
+            failed = {event.event_id: error for event in left}
+        for event in left:
+            if event.event_id in failed:
+                self._end_key(event)
+                self._sink([(event, _outcome(failed[event.event_id]))])
+        self._parts.appendleft([event for event in left if event.event_id not in failed])
+
+    def _end_key(self, event: OutboxEvent) -> None:
+        if self._options.in_order and event.partition_key:
+            self._ended_keys.add(event.partition_key)
+
+
+def _of_all(error: Failure) -> bool:
+    """Whether an error of a transaction has nothing to do with the messages in it."""
+    return (
+        error.fatal
+        or error.code in _OF_THE_CLIENT
+        or isinstance(classify(error.code, ""), TimedOut | ConnectionCut | Unreachable)
+    )
+
+
+def _outcome(failure: Failure) -> Outcome:
+    """The outcome of an event that is to blame: a cut is held against no connection, which all share."""
+    outcome = classify(failure.code, failure.text)
+    return TimedOut(failure.code, failure.text) if isinstance(outcome, ConnectionCut | Unreachable) else outcome
+
+
+def _outcome_of_all(error: Failure | None) -> Outcome:
+    if error is None or error.code in _FENCED:
+        return Withheld("another relay has ended this one's transactions")
+    if error.code in FATAL_UNTIL_GRANTED:
+        return Transient(error.code, error.text)
+    if error.fatal or error.code in _OF_THE_CLIENT:
+        return Withheld(error.text)
+    return TimedOut(error.code, error.text)

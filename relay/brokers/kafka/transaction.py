@@ -1,0 +1,242 @@
+"""One Kafka transaction, and the producers that take turns with them; used by ``relay.brokers.kafka.transactions``.
+
+The client's calls block, so a transaction runs in a thread. Whether its commit may be asked for is decided under a
+lock, against the one who gives it up: what is given up before will never be committed, whatever else fails.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from relay.brokers.kafka.errors import COLLATERAL, refused_message
+from relay.brokers.kafka.headers import KafkaHeaders
+from relay.brokers.kafka.proofs import Record
+from relay.brokers.kafka.session import Failure
+from relay.core.clock import steady_seconds
+from relay.core.event import EventId, OutboxEvent
+from relay.core.outcome import Outcome, Receipt
+
+_STEP: Final = 0.1  # seconds of one wait, between two looks whether it was given up
+_COMMIT_STEP: Final = 1.0
+_ABORT_WITHIN: Final = 0.5  # a producer that takes longer is replaced, which aborts, too
+_PAUSE: Final = 0.05
+
+_LATE: Final = Failure("_TIMED_OUT", "the transaction was not filled in time", False)
+_SAYS_NO_CAUSE: Final = COLLATERAL | {"_STATE"}
+
+Produced = tuple[str, bytes, str | None, KafkaHeaders]
+"""Topic, value, key and headers."""
+
+
+class End(Enum):
+    """How a transaction has ended."""
+
+    COMMITTED = auto()
+    ABORTED = auto()
+    """It will never be committed."""
+    UNKNOWN = auto()
+    """Its commit was asked for, and is not this producer's to decide any more."""
+
+
+class Transaction:
+    """``run`` once, in a thread; what it has found out may be read afterwards."""
+
+    def __init__(
+        self,
+        events: Sequence[OutboxEvent],
+        proofs: Callable[[frozenset[EventId]], Sequence[Record]],
+        proofs_topic: str,
+        produced: Callable[[OutboxEvent], Produced],
+        timestamp: int,
+        *,
+        seconds: float,
+        receipts: bool,
+        limit: int,
+    ) -> None:
+        """``proofs`` of the events without the refused ones; ``limit`` is the client's own on a message's bytes."""
+        self.events = events
+        self.refused: dict[EventId, Outcome] = {}
+        """Events that the client itself did not take; they are in no transaction."""
+        self.failed: dict[EventId, Failure] = {}
+        """Events that are to blame for the abort."""
+        self.error: Failure | None = None
+        """Why it was aborted, where no event is to blame."""
+        self.receipts: dict[EventId, Receipt] = {}
+        self._proofs, self._proofs_topic = proofs, proofs_topic
+        self._produced, self._timestamp = produced, timestamp
+        self._with_receipts, self._limit = receipts, limit
+        self._until = time.monotonic() + seconds
+        self._lock = threading.Lock()
+        self._given_up = self._ends = False
+        self._decided = False
+        """Its commit may have been asked for."""
+
+    def give_up(self) -> bool:
+        """It will not be committed, unless its commit may have been asked for: then false."""
+        with self._lock:
+            self._given_up = not self._decided
+            return self._given_up
+
+    def leave(self) -> None:
+        """The process ends: the answer to a commit is not waited for any more."""
+        self._ends = True
+
+    def run(self, producer: Producer) -> tuple[End, bool]:
+        """How it has ended, and whether the producer can be used again."""
+        try:
+            producer.begin_transaction()
+            self._fill(producer)
+            self._flush(producer)
+        except KafkaException as error:
+            self.error = failure_of(error.args[0])
+        except Exception as error:  # noqa: BLE001 - a message that cannot be made
+            self.error = Failure(type(error).__name__, str(error), False)
+        with self._lock:
+            self._decided = not (self._given_up or self.failed or self.error)
+        if self._decided:
+            return self._commit(producer)
+        self._find_cause(producer)
+        try:
+            producer.abort_transaction(_ABORT_WITHIN)
+        except KafkaException as error:
+            failure = failure_of(error.args[0])
+            if failure.fatal:
+                self.error = failure
+            return End.ABORTED, False
+        return End.ABORTED, self.error is None or not self.error.fatal
+
+    def _find_cause(self, producer: Producer) -> None:
+        """Where the client has aborted it: asked to commit, it says why, and does not commit."""
+        if self.error is None or self.error.code not in _SAYS_NO_CAUSE or self._given_up or self.failed:
+            return
+        try:
+            producer.commit_transaction(_STEP)
+        except KafkaException as error:
+            self.error = failure_of(error.args[0])
+
+    def _fill(self, producer: Producer) -> None:
+        for event in self.events:
+            if self._given_up or self.failed or self.error:
+                return
+            topic, value, key, headers = self._produced(event)
+            report = partial(self._report, event)
+            try:
+                self._produce(producer, topic, value, key, -1, report, None, self._timestamp, headers)
+            except KafkaException as error:
+                if error.args[0].fatal() or error.args[0].name() == "_STATE":
+                    raise
+                self.refused[event.event_id] = refused_message(event, error.args[0], self._limit)
+        if len(self.refused) == len(self.events):
+            return
+        for holder, value, timestamp in self._proofs(frozenset(self.refused)):
+            self._produce(producer, self._proofs_topic, value, holder, 0, self._report_proof, None, timestamp)
+
+    def _produce(self, producer: Producer, *message: Any) -> None:  # noqa: ANN401 - as the client takes it
+        while True:
+            try:
+                producer.produce(*message)
+            except BufferError:
+                producer.poll(_STEP)
+                if time.monotonic() > self._until:
+                    self.error = _LATE
+                if self._given_up or self.failed or self.error:
+                    return
+            else:
+                return
+
+    def _flush(self, producer: Producer) -> None:
+        while producer.flush(_STEP) and not (self._given_up or self.failed or self.error):
+            if time.monotonic() > self._until:
+                self.error = _LATE
+                return
+        producer.poll(0)
+
+    def _report(self, event: OutboxEvent, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            if self._with_receipts:
+                self.receipts[event.event_id] = {"partition": message.partition() or 0, "offset": message.offset() or 0}
+        elif error.fatal():
+            self.error = failure_of(error)
+        elif error.name() not in COLLATERAL:
+            self.failed[event.event_id] = failure_of(error)
+        elif self.error is None:
+            self.error = failure_of(error)
+
+    def _report_proof(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None and (self.error is None or error.fatal()):
+            self.error = failure_of(error)
+
+    def _commit(self, producer: Producer) -> tuple[End, bool]:
+        """Asked for again while its answer is lost; never aborted."""
+        while True:
+            try:
+                producer.commit_transaction(_COMMIT_STEP)
+            except KafkaException as error:
+                self.error = failure_of(error.args[0])
+                if self._ends or not error.args[0].retriable():
+                    return End.UNKNOWN, False
+                time.sleep(_PAUSE)
+            else:
+                self.error = None
+                return End.COMMITTED, True
+
+
+def failure_of(error: KafkaError) -> Failure:
+    """The error as events are told of it."""
+    return Failure(error.name(), error.str(), error.fatal())
+
+
+class Epoch(NamedTuple):
+    """A producer whose ``init_transactions`` has returned."""
+
+    producer: Producer
+    since: float
+    """``steady_seconds`` after that: it carries nothing that was claimed before."""
+
+
+def begin_epoch(config: Mapping[str, Any], timeout: float) -> Epoch:
+    """Decide what the transactional id has left open, and end its epoch before. Raises KafkaException."""
+    producer = Producer(dict(config))
+    producer.poll(0)  # a token is asked for here
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            producer.init_transactions(max(until - time.monotonic(), _STEP))
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() >= until:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return Epoch(producer, steady_seconds())
+
+
+class Slot:
+    """One transactional id of this relay; one transaction at a time."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.epoch: Epoch | None = None
+        self.busy = False
+        """It carries events, or is being prepared."""
+        self.in_doubt = False
+        """It is not known yet what became of its last transaction."""
+
+    def drop(self) -> Callable[[], None]:
+        """It needs a new epoch. Returns what destroys the producer, to be called in a thread since it joins others."""
+        held, self.epoch = [self.epoch], None
+        return held.clear
+
+    def log_in(self, user: str, password: str) -> None:
+        """The login of every connection from now on."""
+        self.config |= {"sasl.username": user, "sasl.password": password}
+        if self.epoch is not None:
+            with suppress(KafkaException):
+                self.epoch.producer.set_sasl_credentials(user, password)

@@ -1,0 +1,141 @@
+"""Finder: what the holder of an expired lease had published before it was lost is settled, the rest is reaped.
+
+For publishers with proofs (``relay.core.proofs``); docs/design/exactly-once.md says why it takes these steps in this
+order. It stands in the place of the storage's own ``reap``, and reaps nothing that it has not asked about: rows are
+settled and reaped under exactly the fence that was asked about, so that one which was renewed meanwhile stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple, cast
+
+from relay.core.blame import quarters
+from relay.core.errors import BrokerUnreachable, StorageError
+from relay.core.event import EventId, Fence, OutboxEvent
+from relay.core.ports import Publisher, Reaped, Settlement
+from relay.core.proofs import AskedStorage, Begun, ExpiredLeases, LeasedRow, Proofs
+from relay.engine.batch import Batch
+from relay.engine.context import EngineContext
+
+logger = logging.getLogger(__name__)
+
+_WRITING = 0.002  # seconds between two looks whether a settle or renewal of a batch has ended
+_NOTHING = Reaped(0, 0)
+
+
+def proofs_of(publisher: Publisher) -> Proofs | None:
+    """The publisher, where it leaves proofs."""
+    return publisher if isinstance(publisher, Proofs) else None
+
+
+class BatchLeases:
+    """``relay.core.proofs.HeldLeases`` for one batch."""
+
+    def __init__(self, batch: Batch, context: EngineContext) -> None:
+        self._batch = batch
+        self._clock = context.clock
+
+    async def begin(self, events: Sequence[OutboxEvent], since: float, seconds: float) -> list[Begun]:
+        """See ``HeldLeases``. Not while a renewal may change the fence."""
+        while self._batch.writing:  # noqa: ASYNC110 - rare, and over within milliseconds
+            await asyncio.sleep(_WRITING)
+        return self._batch.begin(events, since, self._clock() + seconds)
+
+    def end(self, event_ids: Iterable[EventId]) -> None:
+        """See ``HeldLeases``."""
+        self._batch.end(event_ids)
+
+
+class _Ended(NamedTuple):
+    """When a holder was ended: it commits nothing that it had claimed before."""
+
+    seen_at: datetime
+    """By the database's clock, before the holder was ended."""
+    at: float
+
+
+class Finder:
+    """Called by the reaper alone."""
+
+    def __init__(self, context: EngineContext, proofs: Proofs) -> None:
+        self._storage = context.storage
+        self._asked = cast("AskedStorage", context.storage)  # the composition gives proofs with such a storage alone
+        self._proofs = proofs
+        self._health = context.health
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._lease = context.options.lease_timeout
+        self._ended: dict[str, _Ended] = {}
+        self._first = True
+        """The next look begins a round over all expired leases."""
+        self._unread = False
+
+    async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
+        """As ``OutboxStorage.reap``, some of what has expired; nothing while proofs cannot be read."""
+        expired = await self._asked.expired(limit, excluded, first=self._first)
+        self._first = not expired.rows
+        if expired.seen_at is None:
+            return await self._asked.reap_exactly(())
+        try:
+            unproven = await self._unproven(expired, expired.seen_at)
+        except BrokerUnreachable as error:
+            self._first = self._unread = True
+            self._health.broker_failed(f"expired leases wait until their proofs can be read: {error}")
+            return _NOTHING
+        if self._unread:
+            self._unread = False
+            self._health.broker_worked()
+        reaped = await self._asked.reap_exactly(unproven) if unproven else _NOTHING
+        return reaped._replace(kept=0, more=True)
+
+    async def _unproven(self, expired: ExpiredLeases, seen_at: datetime) -> list[LeasedRow]:
+        """Settle those with a proof; returns those without. What cannot be asked about yet is in neither."""
+        by_holder: dict[str, list[LeasedRow]] = {}
+        for row in expired.rows:
+            by_holder.setdefault(row.holder, []).append(row)
+        asked = [
+            row for holder, rows in by_holder.items() if await self._has_ended(holder, rows, seen_at) for row in rows
+        ]
+        proven = await self._proofs.proven(asked) if asked else frozenset()
+        await self._settle([row for row in asked if row in proven])
+        return [row for row in asked if row not in proven]
+
+    async def _has_ended(self, holder: str, rows: Sequence[LeasedRow], seen_at: datetime) -> bool:
+        """End the holder, at most once a lease; false where these rows have to wait for that."""
+        now = self._clock()
+        self._ended = {one: ended for one, ended in self._ended.items() if now - ended.at < self._lease}
+        if not holder:
+            return True  # no relay has claimed it
+        if (ended := self._ended.get(holder)) is not None:
+            return all(row.fence < ended.seen_at for row in rows)
+        await self._proofs.end_holder(holder)
+        self._ended[holder] = _Ended(seen_at, now)
+        return True
+
+    async def _settle(self, proven: Sequence[LeasedRow]) -> None:
+        """Settle as DELIVERED; a row that the database refuses stays as it is, and is never reaped."""
+        writes = deque([list(proven)] if proven else [])
+        while writes:
+            rows = writes.popleft()
+            by_fence: dict[tuple[str, Fence], list[EventId]] = {}
+            for holder, fence, event_id in rows:
+                by_fence.setdefault((holder, fence), []).append(event_id)
+            settlements = [Settlement(fence, ids, holder=holder) for (holder, fence), ids in by_fence.items()]
+            try:
+                settled = sum(one.delivered for one in await self._storage.settle(settlements))
+            except StorageError as error:
+                if not error.may_blame_row:
+                    raise
+                writes.extendleft(list(part) for part in quarters(rows) if len(rows) > 1)
+                continue
+            self._telemetry.settled(settled, 0)
+            logger.warning(
+                "settled %d events of expired leases whose delivery is proven",
+                settled,
+                extra={"action": "leases_proven", "events": settled},
+            )
