@@ -57,6 +57,8 @@ class CommonSettings(NamedTuple):
     """None for a relay of a version that does not report it."""
     route_prefix: str | None
     """None where it is unset."""
+    transactions: str | None = None
+    """KAFKA_TRANSACTIONS; None for a relay of a version without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ def _texts(settings: CommonSettings, destination: str) -> dict[str, str]:
         "ON_DELIVERED": settings.on_delivered,
         "MESSAGE_FORMAT": settings.message_format or "unset",
         "ROUTE_PREFIX": settings.route_prefix or "unset",
+        "KAFKA_TRANSACTIONS": settings.transactions or "false",
     }
 
 

@@ -73,25 +73,36 @@ class Finder:
         self._ended: dict[str, _Ended] = {}
         self._first = True
         """The next look begins a round over all expired leases."""
-        self._unread = False
+        self._unread = ""
+        """Why some of what has expired waits; empty while nothing does."""
+        self._not_ended: dict[str, str] = {}
+        """Holders that could not be ended in this round, and why."""
 
     async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
         """As ``OutboxStorage.reap``, some of what has expired; nothing while proofs cannot be read."""
         expired = await self._asked.expired(limit, excluded, first=self._first)
+        if self._first:
+            self._not_ended.clear()
         self._first = not expired.rows
         if expired.seen_at is None:
+            self._say(next(iter(self._not_ended.values()), ""))
             return await self._asked.reap_exactly(())
         try:
             unproven = await self._unproven(expired, expired.seen_at)
         except BrokerUnreachable as error:
-            self._first = self._unread = True
-            self._health.broker_failed(f"expired leases wait until their proofs can be read: {error}")
+            self._first = True
+            self._say(str(error))
             return _NOTHING
-        if self._unread:
-            self._unread = False
-            self._health.broker_worked()
         reaped = await self._asked.reap_exactly(unproven) if unproven else _NOTHING
         return reaped._replace(kept=0, more=True)
+
+    def _say(self, unread: str) -> None:
+        """Why expired leases wait, in the relay's state."""
+        if unread:
+            self._health.broker_failed(f"expired leases wait until their proofs can be read: {unread}")
+        elif self._unread:
+            self._health.broker_worked()
+        self._unread = unread
 
     async def _unproven(self, expired: ExpiredLeases, seen_at: datetime) -> list[LeasedRow]:
         """Settle those with a proof; returns those without. What cannot be asked about yet is in neither."""
@@ -113,7 +124,13 @@ class Finder:
             return True  # no relay has claimed it
         if (ended := self._ended.get(holder)) is not None:
             return all(row.fence < ended.seen_at for row in rows)
-        await self._proofs.end_holder(holder)
+        if holder in self._not_ended:
+            return False
+        try:
+            await self._proofs.end_holder(holder)
+        except BrokerUnreachable as error:
+            self._not_ended[holder] = str(error)
+            return False
         self._ended[holder] = _Ended(seen_at, now)
         return True
 

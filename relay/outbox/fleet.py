@@ -140,4 +140,5 @@ def _common_settings(identity: RelayIdentity) -> CommonSettings:
         identity.on_delivered,
         settings.get("MESSAGE_FORMAT", {}).get("value"),
         settings.get("ROUTE_PREFIX", {}).get("value"),
+        settings.get("KAFKA_TRANSACTIONS", {}).get("value"),
     )

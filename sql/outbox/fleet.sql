@@ -24,7 +24,8 @@ SELECT
     in_flight,
     pauses,
     settings #>> '{MESSAGE_FORMAT,value}',
-    settings #>> '{ROUTE_PREFIX,value}'
+    settings #>> '{ROUTE_PREFIX,value}',
+    settings #>> '{KAFKA_TRANSACTIONS,value}'
 FROM openoutbox_relays
 ORDER BY seen_at DESC, relay_id ASC;
 
@@ -110,7 +111,8 @@ WHERE
 -- Write a relay's heartbeat, its row again where it was deleted; delete the rows of relays that are gone for long.
 -- Index: the primary key. Locks: the rows it writes.
 -- Parameters: the columns; living and forgotten (seconds). Result: the other living relays: id, destination type,
--- destination, LEASE_TIMEOUT, ordering, ON_DELIVERED, MESSAGE_FORMAT, ROUTE_PREFIX.
+-- destination, LEASE_TIMEOUT, ordering, ON_DELIVERED, MESSAGE_FORMAT, ROUTE_PREFIX,
+-- KAFKA_TRANSACTIONS.
 WITH beaten AS (
     INSERT INTO openoutbox_relays (
         instance, relay_id, version, host, state, reason, destination_type, destination, lease_timeout, ordering,
@@ -159,7 +161,8 @@ SELECT
     ordering,
     on_delivered,
     settings #>> '{MESSAGE_FORMAT,value}',
-    settings #>> '{ROUTE_PREFIX,value}'
+    settings #>> '{ROUTE_PREFIX,value}',
+    settings #>> '{KAFKA_TRANSACTIONS,value}'
 FROM openoutbox_relays
 WHERE
     seen_at > NOW() - MAKE_INTERVAL(secs => %(living)s::float8)

@@ -162,8 +162,8 @@ def transaction_timeout(options: KafkaOptions) -> float:
 
 
 def settle_margin(options: KafkaOptions) -> float:
-    """Seconds that a lease must last beyond its transaction: a settle takes no longer."""
-    return min(_LONGEST_SETTLE, options.lease_timeout / 2)
+    """Seconds that a lease must last beyond its transaction, for the settle. A lease that is renewed in time does."""
+    return min(_LONGEST_SETTLE, options.lease_timeout / 4)
 
 
 def transaction_config(options: KafkaOptions) -> dict[str, Any]:

@@ -53,7 +53,7 @@ from relay.core.event import OutboxEvent
 from relay.core.names import remembered
 from relay.core.origins import login_of
 from relay.core.outcome import Acknowledged, Away, Outcome, OutcomeSink, TimedOut, Transient, Unreachable, Withheld
-from relay.core.ports import SingleDestination
+from relay.core.ports import Publisher, SingleDestination
 from relay.core.secrets import mask_values
 
 _log = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ class KafkaPublisher(SingleDestination):
             closing.append(asyncio.create_task(probe.close()))
         await asyncio.wait(closing, timeout=_CLOSE_WITHIN)
 
-    def twin(self) -> KafkaPublisher:
+    def twin(self) -> Publisher:
         """A publisher with a client, and so connections, of its own.
 
         It resends once, so that a cut is noticed in less than a second instead of four (five resends).

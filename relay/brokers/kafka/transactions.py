@@ -25,7 +25,7 @@ from relay.brokers.kafka.transaction import Epoch, Slot, begin_epoch
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
-from relay.core.ports import Publisher
+from relay.core.ports import Publisher, SingleDestination
 from relay.core.proofs import HeldLeases, LeasedRow, Proofs
 from relay.core.secrets import mask_values
 
@@ -232,9 +232,9 @@ class KafkaTransactions(KafkaPublisher, Proofs):
             self.drop(slot)
         self._threads.shutdown(wait=False)
 
-    def twin(self) -> KafkaTransactions:
-        """Itself: it never reports ConnectionCut."""
-        return self
+    def twin(self) -> Publisher:
+        """The same producers: a connection that is cut is held against no event, since all share it."""
+        return _SameProducers(self)
 
     def in_thread(self, work: Any, *arguments: Any) -> asyncio.Future[Any]:  # noqa: ANN401 - as the work returns
         """Run what blocks in a thread of its own."""
@@ -255,8 +255,50 @@ class KafkaTransactions(KafkaPublisher, Proofs):
 
     def _text(self, error: KafkaException, what: str) -> str:
         code = error.args[0].name()
-        advice = "; grant this login what relay-cli check names" if code in FATAL_UNTIL_GRANTED else ""
+        prefix = self._options.transactions_prefix
+        advice = f"; grant WRITE and DESCRIBE on transactional ids that begin with {prefix}/"
+        advice = advice if code in FATAL_UNTIL_GRANTED else ""
         return mask_values(f"{what}: {code}: {error.args[0].str()}{advice}", self._config)
+
+
+class _SameProducers(SingleDestination, Proofs):
+    """What it hands over is abandoned and closed with the publisher that the producers belong to."""
+
+    name = KafkaTransactions.name
+
+    def __init__(self, producers: KafkaTransactions) -> None:
+        self._producers = producers
+
+    @property
+    def keeps_runs(self) -> bool:
+        return self._producers.keeps_runs
+
+    async def open(self) -> None:
+        pass
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        raise NotImplementedError
+
+    async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
+        await self._producers.publish_held(events, sink, holding)
+
+    async def probe(self, timeout: float) -> None:
+        await self._producers.probe(timeout)
+
+    async def end_holder(self, holder: str) -> None:
+        await self._producers.end_holder(holder)
+
+    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+        return await self._producers.proven(rows)
+
+    async def abandon(self, reason: str) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def twin(self) -> Publisher:
+        return self
 
 
 def _end_epoch(config: dict[str, Any]) -> None:

@@ -62,6 +62,8 @@ class FleetMember(NamedTuple):
     """MESSAGE_FORMAT; None of a relay that does not say it."""
     route_prefix: str | None
     """ROUTE_PREFIX; None where it is unset."""
+    transactions: str | None = None
+    """KAFKA_TRANSACTIONS; None of a relay of a version without it."""
 
     @property
     def common(self) -> CommonSettings:
@@ -74,6 +76,7 @@ class FleetMember(NamedTuple):
             self.on_delivered,
             self.message_format,
             self.route_prefix,
+            self.transactions,
         )
 
 

@@ -1,0 +1,189 @@
+"""Transactions on librdkafka's own mock cluster: outcomes, refused events, and what is given up. No isolation there."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from relay.brokers.kafka.fencing import Fencings
+from relay.brokers.kafka.proofs import records, rows_of, topic_of
+from relay.brokers.kafka.transactions import KafkaTransactions
+from relay.core.clock import steady_seconds
+from relay.core.event import EventId, Fence, OutboxEvent
+from relay.core.outcome import Acknowledged, Outcome, Permanent, Resolution, Unreachable, Withheld
+from relay.core.proofs import Begun, LeasedRow
+from relay.localservers.broker import EmbeddedBroker
+from tests.support.options import kafka_options
+from tests.support.waiting import eventually, patience
+
+FENCE = Fence(datetime(2030, 1, 1, 12, 30, 15, 123457, tzinfo=UTC))
+TOPIC = "orders"
+PREFIX = "db.public.events"
+
+
+def event(number: int, event_type: str = TOPIC, key: str | None = None, size: int = 10) -> OutboxEvent:
+    return OutboxEvent(EventId(str(uuid.UUID(int=number))), event_type, key, b"x" * size, "{}", 0, 0.0)
+
+
+class Leases:
+    """All leases are good, but for those of events in ``short``."""
+
+    def __init__(self) -> None:
+        self.short: set[EventId] = set()
+        self.begun: list[list[EventId]] = []
+        self.ended: set[EventId] = set()
+        self.may_begin = asyncio.Event()
+        self.may_begin.set()
+
+    async def begin(self, events: Sequence[OutboxEvent], since: float, seconds: float) -> list[Begun]:
+        await self.may_begin.wait()
+        assert since <= steady_seconds()
+        held = [event for event in events if event.event_id not in self.short]
+        self.begun.append([event.event_id for event in held])
+        return [Begun(FENCE, steady_seconds() + seconds, held)] if held else []
+
+    def end(self, event_ids: Iterable[EventId]) -> None:
+        self.ended.update(event_ids)
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        broker.create_topics([TOPIC, topic_of(PREFIX)])
+        yield broker
+
+
+class Sending:
+    """A publisher that is ready, and what came of what it was handed."""
+
+    def __init__(self, publisher: KafkaTransactions) -> None:
+        self.publisher = publisher
+        self.leases = Leases()
+        self.outcomes: dict[EventId, Outcome] = {}
+
+    def take(self, resolutions: Sequence[Resolution]) -> None:
+        for one, outcome in resolutions:
+            assert one.event_id not in self.outcomes
+            self.outcomes[one.event_id] = outcome
+
+    async def send(self, events: Sequence[OutboxEvent]) -> list[Outcome]:
+        await self.publisher.publish_held(events, self.take, self.leases)
+        await eventually(lambda: len(self.outcomes) == len(events), what="every outcome")
+        return [self.outcomes[one.event_id] for one in events]
+
+
+@pytest.fixture
+async def sending(embedded: EmbeddedBroker, request: pytest.FixtureRequest) -> AsyncIterator[Sending]:
+    changes = {"transactions": True, "relay_id": "relay-a", "transactions_prefix": PREFIX, "lease_timeout": 30.0}
+    options = kafka_options(embedded.url, **changes, in_order=getattr(request, "param", False))
+    publisher = KafkaTransactions(options)
+    publisher._prepared = True  # the mock cluster makes no topics on request
+    await publisher.open()
+    yield Sending(publisher)
+    await publisher.close()
+
+
+def proofs_in(url: str) -> list[LeasedRow]:
+    """All that is proven by now."""
+    reader = Consumer({"bootstrap.servers": url, "group.id": "g", "enable.partition.eof": True})
+    reader.assign([TopicPartition(topic_of(PREFIX), 0, 0)])
+    rows: list[LeasedRow] = []
+    while (message := reader.poll(patience())) is not None and message.error() is None:
+        rows += rows_of(message.key(), message.value())
+    reader.close()
+    return rows
+
+
+async def test_a_transaction_is_acknowledged_as_a_whole_and_leaves_a_proof(
+    sending: Sending, embedded: EmbeddedBroker
+) -> None:
+    events = [event(number) for number in range(100, 130)]
+    assert all(isinstance(one, Acknowledged) for one in await sending.send(events))
+    assert sending.leases.begun == [[one.event_id for one in events]]
+    assert not sending.leases.ended
+    proven = await asyncio.to_thread(proofs_in, embedded.url)
+    assert {LeasedRow("relay-a", FENCE, one.event_id) for one in events} <= set(proven)
+
+
+async def test_an_event_that_cannot_be_sent_gets_its_verdict_and_is_not_proven(
+    sending: Sending, embedded: EmbeddedBroker
+) -> None:
+    events = [event(201), event(202, "no topic"), event(203, size=11_000_000), event(204, topic_of(PREFIX)), event(205)]
+    outcomes = await sending.send(events)
+    assert [type(one) for one in outcomes] == [Acknowledged, Permanent, Permanent, Permanent, Acknowledged]
+    assert [one.code for one in outcomes if isinstance(one, Permanent)] == [
+        "TOPIC_EXCEPTION",
+        "MSG_SIZE_TOO_LARGE",
+        "NOT_ALLOWED",
+    ]
+    proven = {row.event_id for row in await asyncio.to_thread(proofs_in, embedded.url)}
+    assert {one.event_id for one in events} & proven == {events[0].event_id, events[4].event_id}
+    assert events[2].event_id in sending.leases.ended
+
+
+async def test_a_lease_that_does_not_last_is_given_back_without_an_attempt(sending: Sending) -> None:
+    events = [event(301), event(302)]
+    sending.leases.short.add(events[0].event_id)
+    outcomes = await sending.send(events)
+    assert [type(one) for one in outcomes] == [Withheld, Acknowledged]
+
+
+@pytest.mark.parametrize("sending", [True], indirect=True)
+async def test_in_order_what_is_behind_a_refused_event_of_its_key_is_withheld(sending: Sending) -> None:
+    assert sending.publisher.keeps_runs
+    events = [event(401, key="a"), event(402, "no topic", key="a"), event(403, key="a"), event(404, key="b")]
+    outcomes = await sending.send(events)
+    assert [type(one) for one in outcomes] == [Acknowledged, Permanent, Withheld, Acknowledged]
+
+
+async def test_what_is_given_up_before_it_begins_is_not_published(sending: Sending, embedded: EmbeddedBroker) -> None:
+    events = [event(501)]
+    sending.leases.may_begin.clear()
+    await sending.publisher.publish_held(events, sending.take, sending.leases)
+    abandoning = asyncio.create_task(sending.publisher.abandon("the gate closed"))
+    await asyncio.sleep(0)
+    sending.leases.may_begin.set()
+    await abandoning
+    assert sending.outcomes == {events[0].event_id: Unreachable("the gate closed")}
+    assert events[0].event_id not in {row.event_id for row in await asyncio.to_thread(proofs_in, embedded.url)}
+
+
+def test_proofs_say_exactly_what_they_were_made_of() -> None:
+    ids = [EventId(str(uuid.uuid4())) for _ in range(10_001)]
+    events = [event(1)._replace(event_id=one) for one in ids]
+    made = list(records("relay-ü", [Begun(FENCE, 0.0, events)]))
+    assert len(made) == 2
+    assert {timestamp for _, _, timestamp in made} == {int(FENCE.timestamp() * 1000)}
+    read = [row for key, value, _ in made for row in rows_of(key.encode(), value)]
+    assert read == [LeasedRow("relay-ü", FENCE, one) for one in ids]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(None, b"x" * 40), (b"k", None), (b"k", b"short"), (b"k", b"\2" + b"x" * 40)]
+)
+def test_what_is_no_proof_proves_nothing(key: bytes | None, value: bytes | None) -> None:
+    assert list(rows_of(key, value)) == []
+
+
+def test_the_topic_of_proofs_has_a_name_that_kafka_takes() -> None:
+    assert topic_of("my db.öffentlich.events") == "my_db._ffentlich.events.proofs"
+    assert len(topic_of("x" * 300)) < 249
+
+
+def test_a_twin_is_known_by_three_ends_in_a_minute_with_leases_in_force() -> None:
+    fencings = Fencings("relay-a")
+    for _ in range(3):
+        fencings.count(steady_seconds(), in_force=False)
+    assert not fencings.twin
+    for _ in range(2):
+        fencings.count(steady_seconds(), in_force=True)
+    since = steady_seconds() - 1
+    fencings.count(since, in_force=True)  # of an epoch that the last one ended, too
+    assert not fencings.twin
+    fencings.count(steady_seconds(), in_force=True)
+    assert "RELAY_ID relay-a" in fencings.twin
