@@ -114,7 +114,7 @@ class Reaping:
             if not rows:
                 self.head = at - max(lease, _MARGIN) - 1.0
         else:
-            rows, at = await self._connection.run("reaping", partial(self._read_rows, values, "asked"))
+            rows, at = await self._connection.run("reaping", partial(self._read_rows, values, ("asked",)))
         if rows:
             self._page_after = rows[-1][-2:]
         elif not self._ahead_asked:
@@ -122,12 +122,12 @@ class Reaping:
             expired = self._ahead.expired(await self._connection.run("reaping", self._read_ahead), lease)
             if times := [time for time in expired if time is not None]:
                 values["ahead"] = times
-                rows, at = await self._connection.run("reaping", partial(self._read_rows, values, "asked", "ahead"))
+                rows, at = await self._connection.run("reaping", partial(self._read_rows, values, ("asked", "ahead")))
         return ExpiredLeases([LeasedRow(*row[:3]) for row in rows], datetime.fromtimestamp(at, UTC) if rows else None)
 
     async def _first_page(self, values: dict[str, Any], *, walks: bool) -> tuple[list[tuple[Any, ...]], float]:
         """The first page, and what it costs where it walks over what is behind the head."""
-        work = partial(self._read_rows, values, "asked")
+        work = partial(self._read_rows, values, ("asked",))
         if not walks or self.head == _FROM_THE_FIRST:
             return await self._connection.run("reaping", work)
         began = self._clock()
@@ -141,7 +141,7 @@ class Reaping:
             self._cheap, self._walk_at = took <= CHEAP, self._clock() + took / SHARE
 
     async def _read_rows(
-        self, values: dict[str, Any], *tags: str, connection: Connection
+        self, values: dict[str, Any], tags: Sequence[str], connection: Connection
     ) -> tuple[list[tuple[Any, ...]], float]:
         locked_from, tid_from = self._page_after
         cursor = connection.cursor(binary=True)

@@ -8,7 +8,8 @@ from typing import Final
 
 from relay.core.clock import steady_seconds
 
-_TIMES: Final = 3
+_TIMES: Final = 30
+"""Finders of expired leases end a relay of the same id that was started again, too: once a lease for each of them."""
 _WITHIN: Final = 60.0  # seconds
 _TICK: Final = 0.25
 _STALL: Final = 0.5  # seconds without a tick: this relay was frozen, and may have been taken for dead with reason

@@ -175,12 +175,12 @@ def test_the_topic_of_proofs_has_a_name_that_kafka_takes() -> None:
     assert len(topic_of("x" * 300)) < 249
 
 
-def test_a_twin_is_known_by_three_ends_in_a_minute_with_leases_in_force() -> None:
+def test_a_twin_is_known_by_many_ends_in_a_minute_with_leases_in_force() -> None:
     fencings = Fencings("relay-a")
-    for _ in range(3):
+    for _ in range(40):
         fencings.count(steady_seconds(), in_force=False)
     assert not fencings.twin
-    for _ in range(2):
+    for _ in range(29):
         fencings.count(steady_seconds(), in_force=True)
     since = steady_seconds() - 1
     fencings.count(since, in_force=True)  # of an epoch that the last one ended, too
