@@ -22,6 +22,7 @@ from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.check import NO_DATABASE, SAMPLE, check_storage
+from relay.outbox.admin.waking import check_wake_ups
 from relay.routing.rules import Dropped, Sent, SentToAll, Undecided, Unmatched
 from relay.settings.rules import lease_margin
 from relay.settings.settings import Settings
@@ -53,6 +54,8 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         dated=_dated(plan),
     )
     findings += [_named_server(finding, settings) for finding in storage]
+    if settings.wake_up and types is not None:
+        findings += check_wake_ups(settings.storage_url.get_secret_value(), settings.storage_table_name)
     if types is not None and (allowed := settings.allowed_event_types) is not None:
         types, refused = without_refused(types, lambda name: refused_type(name, allowed))
         findings += refused

@@ -23,7 +23,7 @@ from relay.postgres.url import connection_parameters
 
 logger = logging.getLogger(__name__)
 
-_CHANNEL = "openoutbox_channel"
+CHANNEL = "openoutbox_channel"
 """The name that stands in ``sql/outbox/wake.sql``."""
 _SIGN_OF_LIFE = 30.0  # seconds without a notification after which the connection is asked
 _READ_WITHIN = 1.0  # seconds for what came to turn out as a notification
@@ -65,7 +65,7 @@ class OutboxWakeUps:
                 self._table,
                 extra={"action": "no_wake_up"},
             )
-        await connection.execute(without_parameters(statement("outbox/wake:listen", names={_CHANNEL: channel})))
+        await connection.execute(without_parameters(statement("outbox/wake:listen", names={CHANNEL: channel})))
 
 
 async def _readable(fileno: int, seconds: float) -> bool:

@@ -23,3 +23,7 @@ SELECT
 -- name: listen
 -- Have wake-ups sent to this connection; needs a session of its own. The channel's name is swapped like a table's.
 LISTEN openoutbox_channel;
+
+-- name: announce
+-- Send a notification to those that listen on a channel, to see whether it arrives. Touches no table. Parameters: channel.
+SELECT PG_NOTIFY(%(channel)s::text, '');

@@ -156,6 +156,9 @@ class RedisServers:
         connection = self._pool.connection_class(**self._pool.connection_kwargs | changes)
         try:
             await connection.connect()  # type: ignore[no-untyped-call]
+        except ResponseError as error:  # of SELECT, for a database that there is not: nothing can be sent
+            await disconnect(connection)
+            raise RedisConnectionError(f"the server refuses the connection: {error}") from None
         except BaseException:  # cancellation too: no half-open connection may be left behind
             await disconnect(connection)
             raise

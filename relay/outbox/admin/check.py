@@ -92,7 +92,7 @@ def check_storage(
             findings += [_fan_out(connection, table)] if fan_out else ()
             findings.append(mode_finding(connection, table, delete_delivered=delete_delivered))
             findings += _times(connection, table, lease_timeout)
-            findings += [prune_delay(connection, table, retention), _horizon(connection)]
+            findings += [_dead(connection, table), prune_delay(connection, table, retention), _horizon(connection)]
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
         broken = Finding(Level.ERROR, "database", str(error), "fix this, then run relay-cli check again")
@@ -290,6 +290,20 @@ def _seconds_held(message: str, reclaimed_at: Moment) -> float | None:
     if locked_at is None or locked_at.tzinfo is None or not isinstance(reclaimed_at, datetime):
         return None
     return (reclaimed_at - locked_at).total_seconds()
+
+
+def _dead(connection: Connection, table: TableName) -> Finding:
+    """How many events have failed for good: no relay sends them again."""
+    with connection.transaction():
+        connection.execute(statement("outbox/claim:guard"))
+        connection.execute(statement("outbox/search:index_scans"))
+        [(*_, dead, _)] = rows(connection, "outbox/search:figures", table, {"most": SAMPLE})
+    if not dead:
+        return Finding(Level.OK, "dead", "no event is dead")
+    least = "more than " if dead >= SAMPLE else ""
+    message = f"{least}{dead} event{' is' if dead == 1 else 's are'} dead: each waits for a replay"
+    advice = "relay-cli causes says why they failed; remove the cause, then run the relay-cli replay that it names"
+    return Finding(Level.WARNING, "dead", message, advice)
 
 
 def prune_delay(connection: Connection, table: TableName, retention: float) -> Finding:
