@@ -26,7 +26,8 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
 
     First come pauses, a lag, absent relays, destinations that do not flow (extension fleet), prune and the xmin
     horizon. Then dead and retrying events by cause: the code, and the error with numbers, ids and quoted parts folded
-    to #. Of each kind the newest 10000 events are read. relay-cli show EVENT_ID says why one event is not delivered.
+    to #. Of very many events a sample is read, and the last line says so. relay-cli replay --cause takes the dead
+    events of one. relay-cli show EVENT_ID says why one event is not delivered.
 
     Exit codes: 0 done, also if nothing is broken, 1 the database or the table fails, 2 wrong usage.
 
@@ -50,7 +51,7 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
         say(wrapped(one_line(_line(cause)), width, "  "))
         say(wrapped(one_line(f"  -> {cause.step}"), width, "     "))
     if not failing.complete:
-        say("more events are dead: the newest were read")
+        say(wrapped(failing.sample, width, "  "))
     if not findings and not failing.causes:
         say("nothing is broken")
 

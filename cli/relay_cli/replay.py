@@ -53,6 +53,10 @@ Code = Annotated[
     str | None,
     typer.Option("--error-code", metavar="CODE", help="Only events whose last_error says this before its first colon."),
 ]
+OfCause = Annotated[
+    str | None,
+    typer.Option("--cause", metavar="CAUSE", help="Only events of this cause, as relay-cli causes names it."),
+]
 Statuses = Annotated[
     list[From] | None,
     typer.Option(
@@ -98,6 +102,7 @@ def command(
     event_type: Type = None,
     key: Key = None,
     error_code: Code = None,
+    of_cause: OfCause = None,
     statuses: Statuses = None,
     since: Since = None,
     until: Until = None,
@@ -114,8 +119,9 @@ def command(
 ) -> None:
     """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
 
-    Give at least one of --id, --type, --key, --error-code, --status, --from and --to; all must match. Consumers see
-    the same event id again. After Ctrl-C the reported replays remain. The extension replay-audit records each.
+    Give at least one of --id, --type, --key, --error-code, --cause, --status, --from and --to; all must match.
+    Consumers see the same event id again. After Ctrl-C the reported replays remain. The extension replay-audit
+    records each.
 
     With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
     drop them. With ON_DELIVERED=delete the delivery log or an archive has what was delivered. Needs SELECT and UPDATE.
@@ -126,7 +132,7 @@ def command(
     """
     from relay.outbox.admin.replay import ReplayOptions
 
-    selection = _selection(ids, event_type, key, statuses, since, until, error_code)
+    selection = _selection(ids, event_type, key, statuses, since, until, error_code, of_cause)
     settings = _settings(context, storage_url, table) if "delivered" in selection.kinds else None
     window = 0.0 if force or settings is None else _window(settings, nats_duplicate_window)
     options = ReplayOptions(limit, rate, reason=reason, who=user_and_host(), duplicate_window=window)
@@ -156,15 +162,25 @@ def _selection(
     since: Bound | None,
     until: Bound | None,
     error_code: str | None,
+    of_cause: str | None,
 ) -> Selection:
     """The filters; without --status dead events, and with --id delivered ones too."""
+    from relay.outbox.admin.causes import CauseMark
     from relay.outbox.admin.selection import Selection
 
-    if not (ids or event_type or key or statuses or since or until or error_code is not None):
-        raise typer.BadParameter("say which events: --id, --type, --key, --error-code, --status, --from or --to")
+    texts = (event_type, key, error_code, of_cause)
+    if not (ids or statuses or since or until or any(text is not None for text in texts)):
+        raise typer.BadParameter(
+            "say which events: --id, --type, --key, --error-code, --cause, --status, --from or --to"
+        )
     kinds = tuple(statuses) if statuses else (From.DEAD, From.DELIVERED) if ids else (From.DEAD,)
     chosen = tuple(ids or ())
-    return Selection(tuple(kind.value for kind in kinds), chosen, event_type, key, since, until, error_code=error_code)
+    try:
+        mark = None if of_cause is None else CauseMark.parse(of_cause)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--cause") from None
+    taken = tuple(kind.value for kind in kinds)
+    return Selection(taken, chosen, event_type, key, since, until, error_code=error_code, cause=mark)
 
 
 def _window(settings: Settings, option: float | None) -> float:

@@ -1,17 +1,21 @@
 -- Why events fail.
 
 -- name: failing
--- Events that failed, grouped by type and error: of those that are dead, of those that wait for their next attempt, and of
--- those that are due, the newest (the next, the oldest) MOST. The error is the begin of last_error.
+-- Events that failed, grouped by type and error: of those that are dead, of those that wait for a later time, and of those
+-- that are due, the newest (the next, the oldest) MOST. The error is the begin of last_error, of LONGEST characters. The
+-- largest GROUPS groups are returned. Groups are compared by bytes, which no collation makes slow. What waits without a
+-- failed attempt is one group without a type, the last one: it was examined, too.
 -- Indexes: idx_openoutbox_prune_dead and idx_openoutbox_processing_queue, three times MOST entries at most, after claim:guard in
--- its transaction. Locks: none. Parameters: most. Result: the fields of ErrorGroup; how many dead events were examined.
-WITH failing AS (
+-- its transaction. Locks: none. Parameters: most, longest, groups. Result: the fields of ErrorGroup; how many dead events, later
+-- ones and due ones were examined, and how many groups there are.
+WITH examined AS (
     (
         SELECT
+            'dead' AS part,
+            TRUE AS fails,
             event_id,
             event_type,
             partition_key,
-            status,
             last_error,
             updated_at
         FROM openoutbox_events
@@ -22,42 +26,49 @@ WITH failing AS (
     UNION ALL
     (
         SELECT
+            'later' AS part,
+            attempts > 0 AS fails,
             event_id,
             event_type,
             partition_key,
-            status,
             last_error,
             updated_at
-        FROM (
-            (
-                SELECT *
-                FROM openoutbox_events
-                WHERE status = 'PENDING' AND available_at > NOW()
-                ORDER BY available_at ASC
-                LIMIT (SELECT %(most)s::bigint)
-            )
-            UNION ALL
-            (
-                SELECT *
-                FROM openoutbox_events
-                WHERE status = 'PENDING' AND available_at <= NOW()
-                ORDER BY available_at ASC
-                LIMIT (SELECT %(most)s::bigint)
-            )
-        ) AS waiting
-        WHERE attempts > 0
+        FROM openoutbox_events
+        WHERE status = 'PENDING' AND available_at > NOW()
+        ORDER BY available_at ASC
+        LIMIT (SELECT %(most)s::bigint)
+    )
+    UNION ALL
+    (
+        SELECT
+            'due' AS part,
+            attempts > 0 AS fails,
+            event_id,
+            event_type,
+            partition_key,
+            last_error,
+            updated_at
+        FROM openoutbox_events
+        WHERE status = 'PENDING' AND available_at <= NOW()
+        ORDER BY available_at ASC
+        LIMIT (SELECT %(most)s::bigint)
     )
 )
 
 SELECT
-    event_type,
-    LEFT(COALESCE(last_error, ''), 500) AS error,
-    COUNT(*) FILTER (WHERE status = 'DEAD'),
-    COUNT(*) FILTER (WHERE status = 'PENDING'),
-    ARRAY_AGG(DISTINCT HASHTEXT(partition_key)) FILTER (WHERE partition_key IS NOT NULL),
+    CASE WHEN fails THEN event_type COLLATE "C" END AS failing_type,
+    CASE WHEN fails THEN LEFT(COALESCE(last_error, ''), %(longest)s::int) COLLATE "C" END AS error,
+    COUNT(*) FILTER (WHERE part = 'dead'),
+    COUNT(*) FILTER (WHERE part <> 'dead'),
+    ARRAY_AGG(HASHTEXT(partition_key)) FILTER (WHERE fails AND partition_key IS NOT NULL),
     MIN(updated_at),
     MAX(updated_at),
-    MAX(event_id::text),
-    (SUM(COUNT(*) FILTER (WHERE status = 'DEAD')) OVER ())::bigint
-FROM failing
-GROUP BY event_type, error;
+    MAX(event_id::text COLLATE "C"),
+    (SUM(COUNT(*) FILTER (WHERE part = 'dead')) OVER ())::bigint,
+    (SUM(COUNT(*) FILTER (WHERE part = 'later')) OVER ())::bigint,
+    (SUM(COUNT(*) FILTER (WHERE part = 'due')) OVER ())::bigint,
+    COUNT(*) OVER ()
+FROM examined
+GROUP BY failing_type, error
+ORDER BY failing_type IS NULL, COUNT(*) DESC
+LIMIT (SELECT %(groups)s::bigint);

@@ -40,6 +40,9 @@ class FindingItem(_Model):
 class CauseItem(_Model):
     """Dead and retrying events that one cause holds."""
 
+    cause: str = Field(
+        description="Its name, for `cause` of a search and of a change.", examples=["HTTP_503~1f0a9c22b7"]
+    )
     code: str = Field(description="What `last_error` says before its first colon; for `error_code`.")
     error: str = Field(description="The rest, with numbers, ids and quoted parts folded to `#`.")
     message: str = Field(description="The error of the event that failed last.")
@@ -64,7 +67,8 @@ class CauseItems(_Model):
 
     findings: list[FindingItem]
     causes: list[CauseItem]
-    complete: bool = Field(description="False when more events are dead than were read.")
+    complete: bool = Field(description="False when more events fail than were read.")
+    sample: str = Field(description="What was read then, as a sentence; empty when complete.")
 
 
 class MinuteItem(_Model):
@@ -112,6 +116,7 @@ def list_causes(console: ConsoleParts, identity: Reader) -> CauseItems:
         findings=[FindingItem.of(finding) for finding in findings],
         causes=[CauseItem.of(cause) for cause in failing.causes],
         complete=failing.complete,
+        sample=failing.sample,
     )
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 
 from relay.console.access import Identity
 from relay.console.api.models import BulkBody, BulkDryRun, ChangeItem, ChangeItems, Selected, moment_text
-from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
+from relay.console.api.requests import IdempotencyKey, Operator, Reader, cause_of, change_request
 from relay.console.context import Console, ConsoleParts
 from relay.console.problems import RequestProblem
 from relay.outbox.admin.actions import Action
@@ -120,6 +120,7 @@ def selection_of(action: Action, selected: Selected) -> Selection:
         selected.until,
         selected.error,
         selected.error_code,
+        cause_of(selected.cause),
         selected.unchanged_since,
     )
 

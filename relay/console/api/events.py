@@ -24,6 +24,7 @@ from relay.console.api.requests import (
     IfMatch,
     Operator,
     Reader,
+    cause_of,
     change_request,
     etag,
     expected_version,
@@ -50,6 +51,7 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
     error_code: Annotated[
         Words | None, Query(description="What last_error says before its first colon, as the groups of dead letters.")
     ] = None,
+    cause: Annotated[Words | None, Query(description="The name of a cause, as `GET /causes` lists it.")] = None,
     since: Annotated[Time | None, Query(description="When events entered their status.")] = None,
     until: Annotated[Time | None, Query(description="The same, before this time.")] = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
@@ -62,7 +64,18 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
     """
     del identity
     statuses = tuple(map(Status, status)) if status else tuple(Status)
-    search = EventSearch(statuses, event_type, partition_key, error, error_code, since, until, limit, cursor)
+    search = EventSearch(
+        statuses,
+        event_type,
+        partition_key,
+        error,
+        error_code,
+        cause_of(cause),
+        since,
+        until,
+        limit,
+        cursor,
+    )
     page = search_events(console.url, console.table, search)
     items = [EventItem.of(event) for event in page.events]
     return EventItems(items=items, next=page.next, prev=page.prev, examined_until=moment_text(page.examined_until))

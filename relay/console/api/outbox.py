@@ -27,4 +27,5 @@ def dead_letters(console: ConsoleParts, identity: Reader) -> DeadGroupItems:
     groups = dead_groups(console.url, console.table)
     examined = groups[0].examined if groups else 0
     items = [DeadGroupItem.of(group) for group in groups]
-    return DeadGroupItems(items=items, examined=examined, complete=examined < MOST_DEAD)
+    complete = examined < MOST_DEAD and sum(group.events for group in groups) == examined
+    return DeadGroupItems(items=items, examined=examined, complete=complete)

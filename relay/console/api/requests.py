@@ -10,6 +10,7 @@ from fastapi import Depends, Header
 from relay.console.access import Identity, Role, require
 from relay.console.conditional import digest
 from relay.console.problems import RequestProblem
+from relay.outbox.admin.causes import CauseMark
 from relay.outbox.admin.changes import LONGEST_KEY, Request
 from relay.postgres.codec import Moment
 
@@ -60,3 +61,11 @@ def expected_version(if_match: str | None) -> datetime | None:
         return _EPOCH + timedelta(microseconds=int(microseconds))
     except (ValueError, OverflowError):
         raise RequestProblem(412, "event-moved", f"If-Match: {if_match!r} is no ETag of an event") from None
+
+
+def cause_of(text: str | None) -> CauseMark | None:
+    """The cause of this name. Raises RequestProblem for what no cause is called."""
+    try:
+        return None if text is None else CauseMark.parse(text)
+    except ValueError as error:
+        raise RequestProblem(422, "invalid-request", f"cause: {error}") from None

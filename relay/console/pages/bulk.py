@@ -48,6 +48,7 @@ class BulkFields(BaseModel):
     partition_key: Text = ""
     error: Text = ""
     error_code: Text | None = None
+    cause: Text = ""
     since: Text = ""
     until: Text = ""
     unchanged_since: Text = ""
@@ -60,6 +61,7 @@ class BulkFields(BaseModel):
             "partition_key": text_field(self.partition_key),
             "error": text_field(self.error),
             "error_code": self.error_code,
+            "cause": self.cause or None,
             "since": time_field(self.since),
             "until": time_field(self.until),
             "unchanged_since": time_field(self.unchanged_since),
@@ -78,6 +80,7 @@ class BulkFields(BaseModel):
             "Key": self.partition_key,
             "Error": "none" if not self.error_code and self.error_code is not None else self.error_code or "",
             "Error contains": self.error,
+            "Cause": self.cause,
             "Since, UTC": self.since,
             "Until, UTC": self.until,
         }
@@ -85,9 +88,9 @@ class BulkFields(BaseModel):
 
     def back(self) -> str:
         """The page that led here."""
-        if self.error_code is not None and not self.status:
+        if (self.cause or self.error_code is not None) and not self.status:
             return "/dead"
-        names = {"status", "event_type", "partition_key", "error", "error_code", "since", "until"}
+        names = {"status", "event_type", "partition_key", "error", "error_code", "cause", "since", "until"}
         values = self.model_dump(include=names, exclude_none=True)
         return "/events?" + urlencode({name: value for name, value in values.items() if value or name == "error_code"})
 

@@ -1,4 +1,4 @@
-"""Dead letters by type and error."""
+"""Dead letters by cause."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from starlette.responses import HTMLResponse
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
 from relay.console.pages.render import page
-from relay.outbox.admin.overview import MOST_DEAD, dead_groups
+from relay.outbox.admin.explain import read_causes
 
 router = APIRouter(include_in_schema=False)
+
+_MOST_SHOWN = 200
 
 
 @router.get("/dead")
 def dead_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
-    """The groups."""
-    groups = dead_groups(console.url, console.table)
-    examined = groups[0].examined if groups else 0
-    return page(request, "dead.html", identity, title="Dead letters", groups=groups, examined=examined, most=MOST_DEAD)
+    """The causes, the one with the most dead events first. What is shown of one is what its replay takes."""
+    failing = read_causes(console.url, console.table)
+    causes = sorted((cause for cause in failing.causes if cause.dead), key=lambda cause: -cause.dead)
+    rest = max(len(causes) - _MOST_SHOWN, 0)
+    shown = causes[:_MOST_SHOWN]
+    return page(request, "dead.html", identity, title="Dead letters", causes=shown, rest=rest, sample=failing.sample)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from relay.console.api.requests import Operator, Reader, change_request, etag, expected_version
+from relay.console.api.requests import Operator, Reader, cause_of, change_request, etag, expected_version
 from relay.console.context import Console, ConsoleParts
 from relay.console.pages.bulk import links
 from relay.console.pages.fields import id_field, status_field, text_field, time_field
@@ -44,6 +44,7 @@ class SearchFields(BaseModel):
     error: Text = ""
     error_code: Text | None = None
     """Empty for events without an error; a form that does not show it sends none."""
+    cause: Text = ""
     since: Text = ""
     until: Text = ""
     event_id: Text = ""
@@ -57,6 +58,7 @@ class SearchFields(BaseModel):
             text_field(self.partition_key),
             text_field(self.error),
             None if self.error_code is None else text_field(self.error_code) or "",
+            cause_of(self.cause or None),
             time_field(self.since),
             time_field(self.until),
             cursor=self.cursor or None,

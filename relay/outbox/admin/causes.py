@@ -7,6 +7,7 @@ all event types, and over events that are dead and events that are tried again.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterable
@@ -16,16 +17,19 @@ from typing import Final, NamedTuple
 from relay.core.outside import shown
 from relay.postgres.codec import Moment
 
-_VARIABLE: Final = re.compile(
-    r"(?P<address>(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\w.]))"
-    r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"
-    r"|\b(?:0x[0-9a-fA-F]+|(?=[a-fA-F]*\d)[0-9a-fA-F]{12,})\b"
-    r"|'[^']*'|\"[^\"]*\""
-    r"|(?<![\w.:#-])\d+(?:[.,:]\d+)*(?![\w])"
+_VARIABLE: Final = re.compile(  # one class of characters to begin with, which the engine of re looks for quickly
+    r"[0-9a-fA-F'\"](?:"
+    r"(?P<address>(?<=\d)(?<![\w.].)\d{0,2}(?:\.\d{1,3}){3}(?::\d+)?(?![\w.]))"
+    r"|(?<!\w.)(?<=[0-9a-fA-F])(?:[0-9a-fA-F]{7}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+    r"|(?<=0)x[0-9a-fA-F]+|(?:(?<=\d)|(?=[a-fA-F]*\d))[0-9a-fA-F]{11,})\b"
+    r"|(?<=')[^']*'|(?<=\")[^\"]*\""
+    r"|(?<=\d)(?<![\w.:#-].)\d*(?:[.,:]\d+)*(?!\w))"
 )
+_MARK: Final = re.compile(r"(.{0,100})~([0-9a-f]{10})", re.DOTALL)
 FOLDED: Final = "#"
 """What stands for a variable part."""
-_LONGEST: Final = 300  # characters of an error
+LONGEST: Final = 300
+"""Characters of an error: what follows them tells no causes apart."""
 
 
 class ErrorGroup(NamedTuple):
@@ -37,21 +41,68 @@ class ErrorGroup(NamedTuple):
     dead: int
     retrying: int
     keys: list[int] | None
-    """Hashes of their keys; None where none has one."""
+    """Hashes of their keys, one for each event that has a key; None where none has one."""
     first: Moment
     last: Moment
     sample: str
     """The id of one of them."""
 
 
-@dataclass(slots=True)
-class Cause:
-    """Dead and retrying events that one cause holds."""
+class CauseName(NamedTuple):
+    """What tells one cause from every other one."""
 
     code: str
     """What ``last_error`` says before its first colon."""
     error: str
     """The rest, with its variable parts folded."""
+
+    @classmethod
+    def of(cls, last_error: str | None) -> CauseName:
+        """The cause of an event with this error. Of one that is longer than ``LONGEST`` the last word is left out."""
+        text = (last_error or "")[:LONGEST]
+        code, rest = code_of(text)
+        if len(text) == LONGEST:
+            rest = rest.rpartition(" ")[0] or rest
+        return cls(code, folded(rest))
+
+    @property
+    def mark(self) -> CauseMark:
+        """What names it in commands and requests."""
+        digest = hashlib.blake2s(self.error.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
+        return CauseMark(self.code, digest)
+
+
+class CauseMark(NamedTuple):
+    """A cause as an operator names it: its code, and a digest of its folded error, ``HTTP_503~1f0a9c22b7``."""
+
+    code: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.code}~{self.digest}"
+
+    @classmethod
+    def parse(cls, text: str) -> CauseMark:
+        """Raises ValueError for what no cause is called."""
+        match = _MARK.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"{text!r} names no cause; relay-cli causes lists their names, such as HTTP_503~1f0a9c22b7"
+            )
+        return cls(match[1], match[2])
+
+    def holds(self, last_error: str | None) -> bool:
+        """Whether an event with this error has this cause."""
+        return CauseName.of(last_error).mark == self
+
+
+@dataclass(slots=True)
+class Cause:
+    """Dead and retrying events that one cause holds."""
+
+    name: CauseName
+    error: str
+    """The error with its variable parts folded, without the code, in characters that a terminal may show."""
     message: str
     """The error of the event that failed last."""
     sample: str
@@ -65,15 +116,21 @@ class Cause:
     keys: set[int] = field(default_factory=set)
 
     @property
+    def code(self) -> str:
+        """What ``last_error`` says before its first colon."""
+        return self.name.code
+
+    @property
     def step(self) -> str:
         """What to do."""
         if not self.dead:
             return f"Relays repeat them. relay-cli show {self.sample}"
-        return f"Remove the cause, then: relay-cli replay --error-code {shlex.quote(self.code)}"
+        return f"Remove the cause, then: relay-cli replay --cause {shlex.quote(str(self.name.mark))}"
 
     def answer(self) -> dict[str, object]:
         """As JSON: what ``relay-cli causes --json`` and the API return."""
         return {
+            "cause": str(self.name.mark),
             "code": self.code,
             "error": self.error,
             "message": self.message,
@@ -96,18 +153,21 @@ def code_of(error: str) -> tuple[str, str]:
 
 def folded(text: str) -> str:
     """The text with its variable parts folded: texts that differ in these alone become one."""
-    return _VARIABLE.sub(lambda match: match["address"] or FOLDED, text)
+    return _VARIABLE.sub(lambda match: FOLDED if match["address"] is None else match[0], text)
 
 
 def causes(groups: Iterable[ErrorGroup]) -> list[Cause]:
     """The causes, the one with the most events first."""
-    found: dict[tuple[str, str], Cause] = {}
+    found: dict[CauseName, Cause] = {}
+    names: dict[str, CauseName] = {}
     for group in groups:
-        code, rest = code_of(group.error)
-        key = (code, folded(rest))
-        cause = found.get(key)
+        name = names.get(group.error)
+        if name is None:  # the same error of several types is folded once
+            name = names[group.error] = CauseName.of(group.error)
+        cause = found.get(name)
         if cause is None:
-            cause = found[key] = Cause(code, key[1], group.error, group.sample, group.first, group.last)
+            cause = Cause(name, name.error, group.error, group.sample, group.first, group.last)
+            found[name] = cause
         elif _later(group.last, cause.last):
             cause.last, cause.message, cause.sample = group.last, group.error, group.sample
         if _later(cause.first, group.first):
@@ -117,7 +177,7 @@ def causes(groups: Iterable[ErrorGroup]) -> list[Cause]:
         cause.types[group.event_type] = cause.types.get(group.event_type, 0) + group.dead + group.retrying
         cause.keys.update(group.keys or ())
     for cause in found.values():
-        cause.error, cause.message = shown(cause.error, _LONGEST), shown(cause.message, _LONGEST)
+        cause.error, cause.message = shown(cause.error, LONGEST), shown(cause.message, LONGEST)
         cause.types = dict(sorted(cause.types.items(), key=lambda one: (-one[1], one[0])))
     return sorted(found.values(), key=lambda cause: (-cause.dead - cause.retrying, cause.code, cause.error))
 

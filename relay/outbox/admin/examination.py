@@ -18,6 +18,7 @@ from uuid import UUID
 
 from relay.core.event import Status
 from relay.outbox.admin.browse import ListedEvent
+from relay.outbox.admin.causes import CauseMark
 from relay.outbox.admin.connection import Connection, Moment, rows
 from relay.postgres.sql import TableName
 
@@ -83,15 +84,28 @@ class Examination:
     most: int
     ascending: bool = False
     tags: Sequence[str] = field(default=())
+    cause: CauseMark | None = None
+    """Only events of this cause: a call examines ``EXAMINED`` rows for it."""
 
     def read(self, connection: Connection, table: TableName, start: SearchPosition | None) -> ExaminedPart:
         """The events behind ``start``. Needs a transaction with ``claim:guard``."""
-        return _Reading(connection, table, self).read(start)
+        part = _Reading(connection, table, self).read(start)
+        return part if self.cause is None else part._replace(rows=self._of_cause(part.rows, self.cause))
+
+    @staticmethod
+    def _of_cause(events: list[ExaminedEvent], cause: CauseMark) -> list[ExaminedEvent]:
+        marks: dict[str | None, bool] = {}
+        for each in events:
+            error = each.event.last_error
+            if error not in marks:
+                marks[error] = cause.holds(error)
+        return [each for each in events if marks[each.event.last_error]]
 
     def read_ids(self, connection: Connection, table: TableName, ids: Sequence[UUID]) -> list[ExaminedEvent]:
         """Those of these events that pass."""
         values = {"ids": [str(id_) for id_ in ids], "most": len(ids), "limit": len(ids)}
-        return _Reading(connection, table, self).fetch("ids", **values)[0]
+        events = _Reading(connection, table, self).fetch("ids", **values)[0]
+        return events if self.cause is None else self._of_cause(events, self.cause)
 
 
 class _Reading:
@@ -102,7 +116,13 @@ class _Reading:
         self._table = table
         self._what = examination
         self._status = examination.status
-        self._wanted = examination.wanted
+        # What is left out by its cause is left out afterwards: the statement must return all that it has examined.
+        cause = examination.cause
+        self._wanted = examination.wanted if cause is None else EXAMINED
+        self._most = examination.most if cause is None else EXAMINED
+        self._filters = dict(examination.filters)
+        if cause is not None and self._filters.get("error_code") is None:
+            self._filters["error_code"] = cause.code
         self._near, self._far = (BELOW_ALL, ABOVE_ALL) if examination.ascending else (ABOVE_ALL, BELOW_ALL)
 
     def read(self, start: SearchPosition | None) -> ExaminedPart:
@@ -120,7 +140,7 @@ class _Reading:
                 if group.end is not None or len(result) >= self._wanted:
                     return ExaminedPart(result, group.end or result[-1].position)
         window, examined, furthest = self.fetch("window", *(["inclusive"] if inclusive else []), bound=bound)
-        if examined < self._what.most:
+        if examined < self._most:
             return ExaminedPart(result + window, None)
         # The window may have been cut within a group of rows of one time: that group is read on its own.
         result += [row for row in window if row.event.since != furthest]
@@ -160,13 +180,13 @@ class _Reading:
         """Rows that pass, how many were examined, and the time of the last one."""
         parameters = {
             "limit": self._wanted,
-            "most": self._what.most,
+            "most": self._most,
             "tid": ABOVE_ALL,
             "edge": BELOW_ALL,
             "bound": None,
             "ids": None,
             "unchanged": None,
-            **self._what.filters,
+            **self._filters,
             **values,
         }
         direction = ["ascending"] if self._what.ascending else []

@@ -13,7 +13,7 @@ from uuid import UUID
 from relay.core.errors import SchemaError, StorageBusy
 from relay.core.event import Status
 from relay.outbox.admin.browse import ShownEvent, read_event
-from relay.outbox.admin.causes import Cause, ErrorGroup, causes
+from relay.outbox.admin.causes import LONGEST, Cause, ErrorGroup, causes
 from relay.outbox.admin.connection import Connection, database_time, operating, rows
 from relay.outbox.admin.fleet import read_members
 from relay.outbox.admin.readings import STATEMENT_SECONDS, bounded_reading
@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 MOST_READ: Final = 10_000
 """The newest dead events that are read for their causes, those that are tried again next, and those that are due."""
+MOST_GROUPS: Final = 5_000
+"""The groups of one type and one error that are read, the largest ones: each error is folded on its own."""
 
 
 class ExplainedEvent(NamedTuple):
@@ -42,20 +44,45 @@ class FailureReading(NamedTuple):
 
     causes: list[Cause]
     """The one with the most events first."""
-    complete: bool
-    """False when more events are dead than were read."""
+    sample: str
+    """What was read of more than was read, as a sentence; empty when nothing was left out."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every event that fails was read."""
+        return not self.sample
 
     def answer(self) -> dict[str, object]:
         """As JSON."""
-        return {"causes": [cause.answer() for cause in self.causes], "complete": self.complete}
+        return {
+            "causes": [cause.answer() for cause in self.causes],
+            "complete": self.complete,
+            "sample": self.sample,
+        }
 
 
 def read_causes(url: str, table: TableName) -> FailureReading:
     """The causes of the newest ``MOST_READ`` dead events, and of as many that wait. Raises as ``bounded_reading``."""
     with bounded_reading(url, table, "reading why events fail") as connection:
         connection.execute(statement("outbox/claim:guard"))
-        read = rows(connection, "outbox/causes:failing", table, {"most": MOST_READ})
-    return FailureReading(causes(ErrorGroup(*row) for *row, _ in read), not read or read[0][-1] < MOST_READ)
+        bounds = {"most": MOST_READ, "longest": LONGEST, "groups": MOST_GROUPS}
+        read = rows(connection, "outbox/causes:failing", table, bounds)
+    if not read:
+        return FailureReading([], "")
+    groups = [ErrorGroup(*row[:8]) for row in read if row[0] is not None]
+    return FailureReading(causes(groups), _sample(*read[0][8:]))
+
+
+def _sample(dead: int, later: int, due: int, groups: int) -> str:
+    """What was left out, from the numbers of what was examined."""
+    parts = [
+        f"the newest {MOST_READ} dead events" if dead >= MOST_READ else "",
+        f"the next {MOST_READ} events that wait for a later time" if later >= MOST_READ else "",
+        f"the oldest {MOST_READ} due events" if due >= MOST_READ else "",
+        f"the {MOST_GROUPS} most frequent errors" if groups > MOST_GROUPS else "",
+    ]
+    read = " and ".join(filter(None, parts))
+    return f"A sample: {read} were read, and there may be more." if read else ""
 
 
 def explain_event(url: str, table: TableName, event_id: UUID) -> ExplainedEvent | None:

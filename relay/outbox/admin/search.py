@@ -17,6 +17,7 @@ from relay.core.errors import OutboxError
 from relay.core.event import Status
 from relay.outbox.admin import examination
 from relay.outbox.admin.browse import ListedEvent
+from relay.outbox.admin.causes import CauseMark
 from relay.outbox.admin.connection import Moment, operating, short_transaction
 from relay.outbox.admin.examination import FIRST, LAST, ORDER, Examination, ExaminedEvent, ExaminedPart, SearchPosition
 from relay.postgres.sql import TableName, statement
@@ -46,6 +47,7 @@ class EventSearch:
     """A part of ``last_error``; case does not matter."""
     error_code: str | None = None
     """What ``last_error`` says before its first colon."""
+    cause: CauseMark | None = None
     since: datetime | None = None
     until: datetime | None = None
     """Exclusive."""
@@ -55,7 +57,7 @@ class EventSearch:
     @property
     def filtered(self) -> bool:
         """Whether rows of the index may not pass."""
-        filters = (self.event_type, self.partition_key, self.error, self.error_code)
+        filters = (self.event_type, self.partition_key, self.error, self.error_code, self.cause)
         return any(value is not None for value in filters)
 
     def examination(self, status: Status, *, ascending: bool) -> Examination:
@@ -69,7 +71,8 @@ class EventSearch:
             "error_code": self.error_code,
         }
         wanted = self.limit + 1
-        return Examination(status, filters, wanted, examination.EXAMINED if self.filtered else wanted, ascending)
+        most = examination.EXAMINED if self.filtered else wanted
+        return Examination(status, filters, wanted, most, ascending, cause=self.cause)
 
 
 class SearchPage(NamedTuple):

@@ -18,6 +18,7 @@ from relay.core.blame import kept, quarters
 from relay.core.errors import StorageError
 from relay.core.event import Status
 from relay.outbox.admin import examination
+from relay.outbox.admin.causes import CauseMark
 from relay.outbox.admin.connection import Connection, Moment, database_time, rows, short_transaction
 from relay.outbox.admin.examination import Examination, ExaminedEvent, SearchPosition
 from relay.outbox.admin.refused import BulkRefusals
@@ -52,6 +53,8 @@ class Selection:
     """A part of ``last_error``; case does not matter."""
     error_code: str | None = None
     """What ``last_error`` says before its first colon, as dead letters are grouped by."""
+    cause: CauseMark | None = None
+    """As ``causes`` and a search group events: exactly those that they show."""
     unchanged_since: datetime | None = None
     """When the caller saw the events: those that were changed later are left out."""
 
@@ -92,6 +95,7 @@ class SelectionReader:
         self._connection = connection
         self._table = table
         self._ids = selection.ids
+        self._cause = selection.cause
         self._tags = tuple(tags)
         self.refusals = BulkRefusals(_DOING)
         """What the database refused to change; the caller ends with ``refusals.end``."""
@@ -113,15 +117,29 @@ class SelectionReader:
         since = self._filters["earliest"]
         if earliest is not None:
             since = max(earliest, since) if isinstance(since, datetime) else earliest
+        if self._cause is not None:
+            return self._count_by_reading(kind, most, since)
         ids = [str(id_) for id_ in self._ids] or None
         values = {**self._filters, "earliest": since, "most": most, "ids": ids}
         [(count, latest)] = rows(self._connection, "outbox/bulk:count", self._table, values, kind, *self._tags)
         return count, latest
 
-    def read(self, kind: Kind) -> Iterator[list[ExaminedEvent]]:
-        """The events, oldest first; each part examines a bounded number of rows, and may be empty."""
+    def _count_by_reading(self, kind: Kind, most: int, earliest: object) -> tuple[int, Moment | None]:
+        """As ``count``, where the statement cannot tell which events take part."""
+        count, latest = 0, None
+        for part in self.read(kind, earliest):
+            count += len(part)
+            latest = part[-1].event.since if part else latest
+            if count >= most:
+                break
+        return min(count, most), latest
+
+    def read(self, kind: Kind, earliest: object = None) -> Iterator[list[ExaminedEvent]]:
+        """The events, oldest first, those since ``earliest``; a part examines a bounded number of rows, or is empty."""
         status, most = Status(kind.upper()), examination.EXAMINED
-        reading = Examination(status, self._filters, most, most, ascending=True, tags=("bulk", *self._tags))
+        filters = self._filters if earliest is None else {**self._filters, "earliest": earliest}
+        tags = ("bulk", *self._tags)
+        reading = Examination(status, filters, most, most, ascending=True, tags=tags, cause=self._cause)
         if self._ids:
             yield reading.read_ids(self._connection, self._table, self._ids)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -9,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.outbox.admin import explain
-from relay.outbox.admin.causes import ErrorGroup, causes, code_of, folded
-from relay.outbox.admin.explain import read_causes
+from relay.outbox.admin import examination, explain
+from relay.outbox.admin.causes import CauseMark, CauseName, ErrorGroup, causes, code_of, folded
+from relay.outbox.admin.explain import FailureReading, read_causes
+from relay.outbox.admin.replay import ReplayOptions, preview, replay
+from relay.outbox.admin.search import EventSearch, search_events
+from relay.outbox.admin.selection import Selection
 from relay.postgres.sql import TableName
 from tests.outbox.admin.filling import fill_aged
 from tests.support.fixtures.outbox import Outbox, Row
@@ -92,15 +96,118 @@ def test_a_cause_is_one_over_types_and_over_dead_and_retrying_events(outbox: Out
     assert fatal.types == {"DEAD-1": 1, "DEAD-2": 1, "DEAD-3": 1, "DEAD-4": 1, "DEAD-5": 1, "due": 1, "waiting": 1}
     assert len(fatal.keys) == 5
     assert fatal.message == "FATAL: no 77"
-    assert fatal.step == "Remove the cause, then: relay-cli replay --error-code FATAL"
-    assert (none.code, none.dead, none.step) == ("", 1, "Remove the cause, then: relay-cli replay --error-code ''")
-    assert reading.complete
+    assert fatal.step == f"Remove the cause, then: relay-cli replay --cause {fatal.name.mark}"
+    assert (none.code, none.dead) == ("", 1)
+    assert none.step == f"Remove the cause, then: relay-cli replay --cause '{none.name.mark}'"
+    assert (reading.complete, reading.sample) == (True, "")
 
 
 @pytest.mark.postgres
-def test_of_very_many_dead_events_the_newest_are_read(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("change", "sample"),
+    [
+        ("SET status = status", "the newest 4 dead events"),
+        (
+            "SET status = 'PENDING', available_at = now() + interval '1 h'",
+            "the next 4 events that wait for a later time",
+        ),
+        ("SET status = 'PENDING', available_at = now()", "the oldest 4 due events"),
+    ],
+)
+def test_of_very_many_events_a_sample_is_read_and_said_to_be_one(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch, change: str, sample: str
+) -> None:
     fill_aged(outbox, "DEAD", 6)
+    outbox.database.run(f"UPDATE openoutbox_events {change}")
     monkeypatch.setattr(explain, "MOST_READ", 4)
     reading = read_causes(outbox.reader_url, TABLE)
     [cause] = reading.causes
-    assert (cause.dead, reading.complete) == (4, False)
+    assert cause.dead + cause.retrying == 4
+    assert reading.sample == f"A sample: {sample} were read, and there may be more."
+    assert not reading.complete
+
+
+@pytest.mark.postgres
+def test_of_very_many_errors_the_most_frequent_are_read(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_aged(outbox, "DEAD", 6)
+    outbox.database.run(
+        "UPDATE openoutbox_events SET event_type = 't', last_error = 'E: x' WHERE partition_key <> 'key-1'"
+    )
+    monkeypatch.setattr(explain, "MOST_GROUPS", 1)
+    reading = read_causes(outbox.reader_url, TABLE)
+    assert [(cause.code, cause.dead) for cause in reading.causes] == [("E", 5)]
+    assert reading.sample == "A sample: the 1 most frequent errors were read, and there may be more."
+
+
+@pytest.mark.postgres
+def test_what_waits_without_a_failure_is_no_cause(outbox: Outbox) -> None:
+    outbox.fill("fresh", 5)
+    assert read_causes(outbox.reader_url, TABLE) == FailureReading([], "")
+
+
+_FIVE_CAUSES: Final = """
+UPDATE openoutbox_events SET
+    status = 'DEAD',
+    event_type = CASE mod(n, 4) WHEN 0 THEN '' ELSE 'type-' || mod(n, 4) END,
+    last_error = CASE mod(n, 5)
+        WHEN 0 THEN 'HTTP_503: a.example:443 answered 503 to ' || event_id
+        WHEN 1 THEN 'HTTP_503: b.example:443 answered ' || n
+        WHEN 2 THEN 'HTTP_503'
+        WHEN 3 THEN 'E: ' || repeat('x y ', 200) || n
+    END
+FROM (SELECT event_id AS id, row_number() OVER () AS n FROM openoutbox_events) AS numbered
+WHERE id = event_id
+"""
+
+
+@pytest.mark.postgres
+def test_the_events_that_a_cause_counts_are_those_that_are_found_and_replayed(outbox: Outbox) -> None:
+    outbox.fill("t", 60)
+    outbox.database.run(_FIVE_CAUSES)
+    found = read_causes(outbox.reader_url, TABLE).causes
+    assert [cause.dead for cause in found] == [12] * 5
+    for cause in found:
+        mark = CauseMark.parse(str(cause.name.mark))
+        page = search_events(outbox.reader_url, TABLE, EventSearch(cause=mark))
+        listed = {event.event_id for event in page.events}
+        assert (len(listed), page.next) == (12, None)
+        selection = Selection(cause=mark)
+        assert preview(outbox.relay_url, TABLE, selection, ReplayOptions()).dead == 12
+        assert replay(outbox.relay_url, TABLE, selection, ReplayOptions(batch_size=5)).dead == 12
+        waiting = {
+            id_ for (id_,) in outbox.database.run("SELECT event_id FROM openoutbox_events WHERE status = 'PENDING'")
+        }
+        assert listed == waiting
+        outbox.database.run("DELETE FROM openoutbox_events WHERE status = 'PENDING'")
+
+
+@pytest.mark.postgres
+def test_a_rare_cause_of_a_frequent_code_is_found_over_pages(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "EXAMINED", 10)
+    fill_aged(outbox, "DEAD", 60)
+    outbox.database.run(
+        "UPDATE openoutbox_events SET last_error = 'FATAL: rare' WHERE event_type IN ('DEAD-1', 'DEAD-31', 'DEAD-60')"
+    )
+    search = EventSearch(cause=CauseName.of("FATAL: rare").mark, limit=2)
+    page = search_events(outbox.reader_url, TABLE, search)
+    names = [event.event_type for event in page.events]
+    while page.next is not None:
+        page = search_events(outbox.reader_url, TABLE, replace(search, cursor=page.next))
+        names += [event.event_type for event in page.events]
+    assert names == ["DEAD-1", "DEAD-31", "DEAD-60"]
+
+
+@given(st.text("AB_5 ~", max_size=99), st.text(max_size=400))
+def test_a_cause_is_named_in_one_way_that_its_events_have(code: str, rest: str) -> None:
+    mark = CauseName.of(f"{code}: {rest}").mark
+    assert CauseMark.parse(str(mark)) == mark
+    assert mark.holds(f"{code}: {rest}")
+    assert not mark.holds(f"{code}y: {rest}")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "HTTP_503", "HTTP_503~", "HTTP_503~123", "HTTP_503~1F0A9C22B7", "x" * 101 + "~1f0a9c22b7"]
+)
+def test_what_no_cause_is_called_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="names no cause"):
+        CauseMark.parse(text)
