@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +17,9 @@ from relay_cli.screen import ago, columns, painted, wrapped
 from relay_cli.values import age, choice, choices, whole
 
 if TYPE_CHECKING:
-    from relay.outbox.admin.browse import ListedEvent
+    from relay.outbox.admin.browse import ListedEvent, RowFilter
+    from relay.postgres.codec import Moment
+    from relay.postgres.sql import TableName
 
 app = single_command()
 
@@ -47,6 +50,16 @@ Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only even
 Error = Annotated[
     str | None, typer.Option("--error", metavar="TEXT", help="Only events whose last error contains TEXT.")
 ]
+OfCause = Annotated[
+    str | None,
+    typer.Option("--cause", metavar="CAUSE", help="Only events of this cause, as relay-cli causes names it."),
+]
+Header = Annotated[
+    str | None, typer.Option("--header", metavar="NAME=VALUE", help="Only events whose header NAME is VALUE.")
+]
+Payload = Annotated[
+    str | None, typer.Option("--payload", metavar="TEXT", help="Only events whose payload contains TEXT, as UTF-8.")
+]
 Older = Annotated[
     float | None,
     typer.Option("--older-than", metavar="AGE", parser=age, help="Only events in their status for longer than this."),
@@ -66,6 +79,9 @@ def command(
     event_type: Type = None,
     key: Key = None,
     error: Error = None,
+    of_cause: OfCause = None,
+    header: Header = None,
+    payload: Payload = None,
     older_than: Older = None,
     newer_than: Newer = None,
     limit: Limit = 20,
@@ -83,7 +99,8 @@ def command(
     On a terminal, an event takes one line, which shows what fits. Off a terminal, the line has these fields, separated
     by tabs: event id, status, event type, partition key, attempts, since, next try, payload bytes, last error.
 
-    Searching a huge table for a rare type, key or error is slow; name the status to make it faster.
+    Searching a huge table for a rare type, key or error is slow; name the status to make it faster. A search with
+    --cause, --header or --payload says every 2 s on standard error how far it has come, and goes on to the end.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage.
 
@@ -94,7 +111,45 @@ def command(
     url, name = outbox_of(context, storage_url, table)
     selected = tuple(statuses) if statuses else tuple(Status)
     row_filter = RowFilter(selected, event_type, key, error, older_than, newer_than, limit, oldest)
-    _show(list_events(url, name, row_filter), as_json=as_json)
+    if of_cause is header is payload is None:
+        events = list_events(url, name, row_filter)
+    else:
+        events = _search(url, name, row_filter, of_cause, header, payload)
+    _show(events, as_json=as_json)
+
+
+def _search(
+    url: str, table: TableName, rows: RowFilter, of_cause: str | None, header: str | None, payload: str | None
+) -> list[ListedEvent]:
+    from relay.outbox.admin.browse import read_time
+    from relay.outbox.admin.causes import CauseMark
+    from relay.outbox.admin.search import EventSearch, find_events
+
+    name, sign, value = (header or "").partition("=")
+    if header is not None and not sign:
+        raise typer.BadParameter(f"{header!r} is not of the form NAME=VALUE", param_hint="--header")
+    try:
+        cause = None if of_cause is None else CauseMark.parse(of_cause)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--cause") from None
+    now = read_time(url, table)
+    search = EventSearch(
+        rows.statuses,
+        rows.event_type,
+        rows.partition_key,
+        rows.error,
+        cause=cause,
+        header=None if header is None else (name, value),
+        payload=None if payload is None else payload.encode(),
+        since=None if rows.newer_than is None else now - timedelta(seconds=rows.newer_than),
+        until=None if rows.older_than is None else now - timedelta(seconds=rows.older_than),
+        limit=rows.limit,
+    )
+
+    def tell(moment: Moment | None) -> None:
+        say(f"searched as far as {one_line(moment)}; the search goes on", err=True)
+
+    return find_events(url, table, search, oldest_first=rows.oldest_first, on_pause=tell)
 
 
 def _show(events: list[ListedEvent], *, as_json: bool) -> None:

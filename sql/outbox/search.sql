@@ -14,7 +14,8 @@
 -- idx_openoutbox_prune_dead, after claim:guard in its transaction; with the tag blocks a scan of the range of TIDs, with
 -- the tag ids the primary key.
 -- Locks: none. Parameters: bound, earliest, until, most, limit, tid, edge, ids, unchanged, and where not NULL: event_type,
--- partition_key, error, and error_code, which is what last_error says before its first colon.
+-- partition_key, error, error_code (what last_error says before its first colon), header with header_value, and payload, bytes
+-- that are part of it: for these two more is read than the index.
 -- Result: an event's columns, its TID (NULL when none passes), how many rows were examined, the last one's time.
 WITH timed AS (
     SELECT
@@ -29,7 +30,9 @@ WITH timed AS (
         last_error,
         attempts,
         available_at,
-        updated_at
+        updated_at,
+        headers,
+        payload
     FROM openoutbox_events
     WHERE status = 'PENDING' --? pending
     -- WHERE status = 'DELIVERING' --? delivering
@@ -48,6 +51,8 @@ examined AS MATERIALIZED (
             %(error_code)s::text IS NULL
             OR LEFT(SPLIT_PART(COALESCE(last_error, ''), ': ', 1), 100) = %(error_code)s::text
         )
+        AND (%(header)s::text IS NULL OR headers ->> %(header)s::text = %(header_value)s::text)
+        AND (%(payload)s::bytea IS NULL OR POSITION(%(payload)s::bytea IN payload) > 0)
         -- AND updated_at <= %(unchanged)s::timestamptz --? bulk
         -- AND available_at > NOW() --? later
         -- AND attempts = 0 --? untried

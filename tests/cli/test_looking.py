@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from relay.outbox.admin.causes import CauseName
 from tests.cli.running import COMMAND, answer, call_cli, environment
 from tests.outbox.admin.filling import fill_aged
 from tests.support.fixtures.outbox import Outbox, Row
@@ -80,6 +81,9 @@ def test_list_shows_the_newest_of_every_status_first(outbox: Outbox, tmp_path: P
     assert set(types[2:]) == {"DEAD-1", "DELIVERED-1"}
 
 
+CAUSE = str(CauseName.of("FATAL: no 1").mark)
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -91,6 +95,11 @@ def test_list_shows_the_newest_of_every_status_first(outbox: Outbox, tmp_path: P
         (["--status", "dead", "--newer-than", "150m"], ["DEAD-1", "DEAD-2"]),
         (["--status", "dead", "--older-than", "28.5h"], ["DEAD-29", "DEAD-30"]),
         (["--type", "none"], []),
+        (["--header", "n=7", "--status", "dead"], ["DEAD-7"]),
+        (["--payload", "body 12", "--older-than", "1h"], ["DELIVERED-12", "DEAD-12"]),
+        (["--cause", CAUSE, "--limit", "2"], ["DEAD-1", "DEAD-2"]),
+        (["--cause", CAUSE, "--oldest", "--limit", "2", "--key", "key-4"], ["DEAD-24", "DEAD-14"]),
+        (["--cause", CAUSE, "--newer-than", "150m"], ["DEAD-1", "DEAD-2"]),
     ],
 )
 def test_list_finds_what_is_asked_for(
@@ -98,6 +107,11 @@ def test_list_finds_what_is_asked_for(
 ) -> None:
     fill_aged(outbox, "DEAD", 30)
     fill_aged(outbox, "DELIVERED", 30)
+    number = "split_part(event_type, '-', 2)"
+    outbox.database.run(
+        f"UPDATE openoutbox_events SET headers = jsonb_build_object('n', {number}), "
+        f"payload = convert_to('body ' || {number}, 'UTF8')"
+    )
     listed = answer(tmp_path, "list", *arguments, STORAGE_URL=outbox.reader_url)["events"]
     assert [event["event_type"] for event in listed] == expected
 

@@ -9,6 +9,7 @@ from fastapi import Depends, Header
 
 from relay.console.access import Identity, Role, require
 from relay.console.conditional import digest
+from relay.console.context import shows_payloads
 from relay.console.problems import RequestProblem
 from relay.outbox.admin.causes import CauseMark
 from relay.outbox.admin.changes import LONGEST_KEY, Request
@@ -69,3 +70,29 @@ def cause_of(text: str | None) -> CauseMark | None:
         return None if text is None else CauseMark.parse(text)
     except ValueError as error:
         raise RequestProblem(422, "invalid-request", f"cause: {error}") from None
+
+
+def header_filter(text: str | None, identity: Identity) -> tuple[str, str] | None:
+    """The name and the value of ``name=value``. Raises RequestProblem for another form, and for a mere reader."""
+    if text is None:
+        return None
+    _refuse_readers("header", identity)
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise RequestProblem(422, "invalid-request", f"header: {text!r} is not of the form name=value")
+    return name, value
+
+
+def payload_filter(text: str | None, identity: Identity) -> bytes | None:
+    """The bytes to look for. Raises RequestProblem for a mere reader."""
+    if text is None:
+        return None
+    _refuse_readers("payload", identity)
+    return text.encode()
+
+
+def _refuse_readers(field: str, identity: Identity) -> None:
+    """What a role may not see it cannot find out by a search either."""
+    if not shows_payloads(identity):
+        message = f"{field}: a search in what only operators see; {identity.name} has the role {identity.role}"
+        raise RequestProblem(403, "forbidden", message)

@@ -59,8 +59,8 @@ class SearchFields(BaseModel):
             text_field(self.error),
             None if self.error_code is None else text_field(self.error_code) or "",
             cause_of(self.cause or None),
-            time_field(self.since),
-            time_field(self.until),
+            since=time_field(self.since),
+            until=time_field(self.until),
             cursor=self.cursor or None,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -92,6 +92,12 @@ def list_events(url: str, table: TableName, row_filter: RowFilter) -> list[Liste
         }
         tag = "oldest" if row_filter.oldest_first else "newest"
         return [ListedEvent(*row) for row in rows(connection, "outbox/admin:list", table, parameters, tag)]
+
+
+def read_time(url: str, table: TableName) -> datetime:
+    """The database's time. Raises as ``operating``."""
+    with operating(url, table, _DOING) as connection:
+        return database_time(connection)
 
 
 def read_event(connection: Connection, table: TableName, event_id: UUID) -> ShownEvent | None:

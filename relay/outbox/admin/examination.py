@@ -85,7 +85,7 @@ class Examination:
     ascending: bool = False
     tags: Sequence[str] = field(default=())
     cause: CauseMark | None = None
-    """Only events of this cause: a call examines ``EXAMINED`` rows for it."""
+    """Only events of this cause."""
 
     def read(self, connection: Connection, table: TableName, start: SearchPosition | None) -> ExaminedPart:
         """The events behind ``start``. Needs a transaction with ``claim:guard``."""
@@ -118,8 +118,8 @@ class _Reading:
         self._status = examination.status
         # What is left out by its cause is left out afterwards: the statement must return all that it has examined.
         cause = examination.cause
-        self._wanted = examination.wanted if cause is None else EXAMINED
-        self._most = examination.most if cause is None else EXAMINED
+        self._most = examination.most
+        self._wanted = examination.wanted if cause is None else self._most
         self._filters = dict(examination.filters)
         if cause is not None and self._filters.get("error_code") is None:
             self._filters["error_code"] = cause.code
@@ -186,6 +186,9 @@ class _Reading:
             "bound": None,
             "ids": None,
             "unchanged": None,
+            "header": None,
+            "header_value": None,
+            "payload": None,
             **self._filters,
             **values,
         }

@@ -1,6 +1,6 @@
 """Search the outbox page by page, newest first, in both directions. Reads only, and locks nothing.
 
-A page examines a bounded number of rows, however deep it is and however rare the filter's events are: a page with few
+A page takes ``SEARCH_SECONDS`` at most, however deep it is and however rare the filter's events are: a page with few
 events, or none, may have a next one, and ``examined_until`` says how far the search has come. A cursor is a position in
 the order of ``relay.outbox.admin.examination``, and the direction in which its page goes on from there.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -22,11 +24,16 @@ from relay.outbox.admin.connection import Moment, operating, short_transaction
 from relay.outbox.admin.examination import FIRST, LAST, ORDER, Examination, ExaminedEvent, ExaminedPart, SearchPosition
 from relay.postgres.sql import TableName, statement
 
+SEARCH_SECONDS: Final = 2.0
+"""A page that is not full by then ends with the step that it is in."""
 STATEMENT_SECONDS: Final = 5.0
 """A statement of a search that takes longer is cancelled, with StorageBusy."""
 LONGEST_PAGE: Final = 200
 
 _DOING: Final = "searching the outbox"
+_SHORT_STEP: Final = 0.2  # seconds; after a step that took less, the next one examines twice as many rows
+_GROWTH: Final = 16  # times the first step, at most
+_PAYLOADS: Final = 500  # that the first step reads
 _VERSION: Final = "2"
 _NEXT: Final = "next"
 _PREVIOUS: Final = "prev"
@@ -48,6 +55,10 @@ class EventSearch:
     error_code: str | None = None
     """What ``last_error`` says before its first colon."""
     cause: CauseMark | None = None
+    header: tuple[str, str] | None = None
+    """A header's name and its value, as JSON text where it is no string."""
+    payload: bytes | None = None
+    """A part of it."""
     since: datetime | None = None
     until: datetime | None = None
     """Exclusive."""
@@ -55,13 +66,16 @@ class EventSearch:
     cursor: str | None = None
 
     @property
-    def filtered(self) -> bool:
-        """Whether rows of the index may not pass."""
-        filters = (self.event_type, self.partition_key, self.error, self.error_code, self.cause)
-        return any(value is not None for value in filters)
+    def step(self) -> int:
+        """How many rows of each status the first step examines; as many as the page holds where every row passes."""
+        if self.payload is not None:
+            return min(_PAYLOADS, examination.EXAMINED)
+        filters = (self.event_type, self.partition_key, self.error, self.error_code, self.cause, self.header)
+        return examination.EXAMINED if any(value is not None for value in filters) else self.limit + 1
 
-    def examination(self, status: Status, *, ascending: bool) -> Examination:
-        """How one status is read: one event more than the page holds says that another page follows."""
+    def examination(self, status: Status, wanted: int, most: int, *, ascending: bool) -> Examination:
+        """How a step reads one status: one event more than is ``wanted`` says that another page follows."""
+        header, value = self.header or (None, None)
         filters = {
             "earliest": self.since or "-infinity",
             "until": self.until or "infinity",
@@ -69,10 +83,11 @@ class EventSearch:
             "partition_key": self.partition_key,
             "error": self.error,
             "error_code": self.error_code,
+            "header": header,
+            "header_value": value,
+            "payload": self.payload,
         }
-        wanted = self.limit + 1
-        most = examination.EXAMINED if self.filtered else wanted
-        return Examination(status, filters, wanted, most, ascending, cause=self.cause)
+        return Examination(status, filters, wanted + 1, max(most, wanted + 1), ascending, cause=self.cause)
 
 
 class SearchPage(NamedTuple):
@@ -90,17 +105,56 @@ class SearchPage(NamedTuple):
 def search_events(url: str, table: TableName, search: EventSearch) -> SearchPage:
     """One page. Raises CursorRefused, and StorageBusy when a statement takes longer than ``STATEMENT_SECONDS``."""
     start, backward = (None, False) if search.cursor is None else _decoded(search.cursor)
+    deadline = time.monotonic() + SEARCH_SECONDS
+    statuses = [status for status in ORDER if status in search.statuses]
+    shown: list[ExaminedEvent] = []
+    position, most = start, search.step
     with operating(url, table, _DOING) as connection, short_transaction(connection):
         connection.execute(statement("outbox/claim:guard"))
         connection.execute(statement("outbox/search:limit"), {"timeout": f"{STATEMENT_SECONDS * 1000:.0f}"})
-        statuses = (status for status in ORDER if status in search.statuses)
-        examinations = [search.examination(status, ascending=backward) for status in statuses]
-        parts = [each.read(connection, table, start) for each in examinations]
-    return _page(parts, search.limit, start, backward=backward)
+        while True:
+            began, wanted = time.monotonic(), search.limit - len(shown)
+            steps = (search.examination(status, wanted, most, ascending=backward) for status in statuses)
+            parts = [step.read(connection, table, position) for step in steps]
+            events, position, stop = _merged(parts, wanted, backward=backward)
+            shown += events
+            if position is None or len(shown) == search.limit or (now := time.monotonic()) >= deadline:
+                break
+            if now - began < _SHORT_STEP:
+                most = min(2 * most, _GROWTH * search.step)
+    return _page(shown, position, start, None if len(shown) == search.limit else stop, backward=backward)
 
 
-def _page(parts: list[ExaminedPart], limit: int, start: SearchPosition | None, *, backward: bool) -> SearchPage:
-    """Merge the statuses. What lies behind the position where one of them stopped belongs to a later page."""
+def find_events(
+    url: str,
+    table: TableName,
+    search: EventSearch,
+    *,
+    oldest_first: bool = False,
+    on_pause: Callable[[Moment | None], None] = lambda _: None,
+) -> list[ListedEvent]:
+    """Up to ``search.limit`` events, page after page to the end; ``on_pause`` hears how far it has come between two.
+
+    Raises as ``search_events``.
+    """
+    events: list[ListedEvent] = []
+    cursor = _encoded(LAST, _PREVIOUS) if oldest_first else None
+    while True:
+        page = search_events(url, table, replace(search, limit=search.limit - len(events), cursor=cursor))
+        events += reversed(page.events) if oldest_first else page.events
+        cursor = page.prev if oldest_first else page.next
+        if cursor is None or len(events) >= search.limit:
+            return events
+        on_pause(page.examined_until)
+
+
+def _merged(
+    parts: list[ExaminedPart], wanted: int, *, backward: bool
+) -> tuple[list[ExaminedEvent], SearchPosition | None, SearchPosition | None]:
+    """The events of all statuses; where the search goes on, None at the end; where a status stopped before its end.
+
+    What lies behind the position where one of them stopped belongs to a later step.
+    """
 
     def key(position: SearchPosition) -> tuple[Any, ...]:
         return position.key(ascending=backward)
@@ -109,15 +163,25 @@ def _page(parts: list[ExaminedPart], limit: int, start: SearchPosition | None, *
     merged = sorted((row for part in parts for row in part.rows), key=lambda row: key(row.position))
     if stop is not None:
         merged = [row for row in merged if key(row.position) <= key(stop)]
-    shown = merged[:limit]
-    far = shown[-1].position if len(merged) > limit else stop
+    events = merged[:wanted]
+    return events, events[-1].position if len(merged) > wanted else stop, stop
+
+
+def _page(
+    shown: list[ExaminedEvent],
+    far: SearchPosition | None,
+    start: SearchPosition | None,
+    stop: SearchPosition | None,
+    *,
+    backward: bool,
+) -> SearchPage:
     near = None if start is None else _near(shown, far, backward=backward)
     following, previous = (near, far) if backward else (far, near)
     return SearchPage(
         [row.event for row in (reversed(shown) if backward else shown)],
         None if following is None else _encoded(following, _NEXT),
         None if previous is None else _encoded(previous, _PREVIOUS),
-        None if stop is None or len(shown) == limit else stop.since,
+        None if stop is None else stop.since,
     )
 
 

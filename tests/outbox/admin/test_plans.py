@@ -21,7 +21,9 @@ _RANGE: dict[str, Any] = {
     "earliest": "-infinity",
     "after": "-infinity",
 }
-_NO_FILTER: dict[str, Any] = {"event_type": None, "partition_key": None, "ids": None, "error": None, "error_code": None}
+_NO_FILTER: dict[str, Any] = dict.fromkeys(
+    ("event_type", "partition_key", "ids", "error", "error_code", "header", "header_value", "payload")
+)
 _LIST: dict[str, Any] = {"older": None, "newer": None, "statuses": ["PENDING", "DELIVERING", "DELIVERED", "DEAD"]}
 BULK: dict[str, Any] = {"bound": "-infinity", "tid": "(0,0)", "edge": "(0,0)"}
 PARAMETERS = {**_RANGE, **_NO_FILTER, **_LIST, "unchanged": "infinity", "limit": 100, "most": 1000, "sample": 100}

@@ -12,11 +12,12 @@ import pytest
 
 from relay.core.event import Status
 from relay.outbox.admin import examination
+from relay.outbox.admin import search as search_module
 from relay.outbox.admin.browse import ListedEvent
 from relay.outbox.admin.search import CursorRefused, EventSearch, search_events
 from relay.postgres.sql import TableName
 from tests.outbox.admin.filling import fill_aged
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, Row
 
 TABLE = TableName()
 DEAD = EventSearch((Status.DEAD,))
@@ -95,6 +96,7 @@ def test_a_group_that_is_too_large_to_sort_is_read_by_its_place(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examination, "EXAMINED", 50)
+    monkeypatch.setattr(search_module, "SEARCH_SECONDS", 0.0)
     monkeypatch.setattr(examination, "_BLOCKS", 2)
     monkeypatch.setattr(examination, "_STEPS", 2)
     fill_aged(outbox, "DEAD", 5)
@@ -121,6 +123,7 @@ def test_the_way_back_leads_through_a_large_group_and_over_pages_without_events(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examination, "EXAMINED", 50)
+    monkeypatch.setattr(search_module, "SEARCH_SECONDS", 0.0)
     monkeypatch.setattr(examination, "_BLOCKS", 2)
     monkeypatch.setattr(examination, "_STEPS", 2)
     fill_aged(outbox, "DEAD", 60)
@@ -157,6 +160,7 @@ def test_a_rare_event_is_reached_over_pages_that_say_how_far_they_came(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examination, "EXAMINED", 50)
+    monkeypatch.setattr(search_module, "SEARCH_SECONDS", 0.0)
     fill_aged(outbox, "DELIVERED", 300)
     search = EventSearch(event_type="DELIVERED-299")
     first = search_events(outbox.reader_url, TABLE, search)
@@ -167,6 +171,49 @@ def test_a_rare_event_is_reached_over_pages_that_say_how_far_they_came(
     read = list(pages(outbox, search))
     assert [event.event_type for page in read for event in page] == ["DELIVERED-299"]
     assert 5 <= len(read) <= 8
+
+
+def test_a_rare_event_is_found_on_one_page_while_there_is_time(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "EXAMINED", 10)
+    fill_aged(outbox, "DELIVERED", 300)
+    outbox.database.run("UPDATE openoutbox_events SET payload = 'a needle' WHERE event_type = 'DELIVERED-299'")
+    for search in (
+        EventSearch(partition_key="key-9"),
+        EventSearch(event_type="DELIVERED-299"),
+        EventSearch(payload=b"needle"),
+        EventSearch(partition_key="key-9", limit=200, cursor=encoded(f"2|prev|-infinity|DEAD|{examination.BELOW_ALL}")),
+    ):
+        page = search_events(outbox.reader_url, TABLE, search)
+        assert {event.partition_key for event in page.events} == {"key-9"}
+        assert len(page.events) == (30 if search.partition_key else 1)
+        assert page.examined_until is None
+        assert (page.prev if search.cursor else page.next) is None
+
+
+@pytest.mark.parametrize(
+    ("search", "payloads"),
+    [
+        (EventSearch(header=("trace", "a=b")), {b"first"}),
+        (EventSearch(header=("n", "12345678901234567890123")), {b"first"}),
+        (EventSearch(header=("trace", "a")), set()),
+        (EventSearch(header=("absent", "")), set()),
+        (EventSearch(payload=b"rst"), {b"first"}),
+        (EventSearch(payload="ü\x01".encode()), {"ü\x01 second".encode()}),
+        (EventSearch(payload=b"first", header=("trace", "c")), set()),
+    ],
+)
+def test_headers_and_payloads(outbox: Outbox, search: EventSearch, payloads: set[bytes]) -> None:
+    outbox.insert(
+        [
+            Row("t", b"first", headers='{"trace": "a=b", "n": 12345678901234567890123}'),
+            Row("t", "ü\x01 second".encode(), headers='{"trace": "c"}'),
+            Row("t", b"third", headers='["trace"]'),
+        ]
+    )
+    found = {event.event_id for event in search_events(outbox.reader_url, TABLE, search).events}
+    ids = [str(event_id) for event_id in found]
+    rows = outbox.database.run("SELECT payload FROM openoutbox_events WHERE event_id = ANY(%s::uuid[])", [ids])
+    assert {bytes(payload) for (payload,) in rows} == payloads
 
 
 @pytest.mark.parametrize(
