@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json, StorageUrl, Table, outbox_of
+from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import one_line, plural, print_json, say
 from relay_cli.screen import columns, wrapped
 
@@ -24,21 +24,25 @@ _MOST_TYPES = 3  # that a line names
 def command(context: typer.Context, table: Table = None, storage_url: StorageUrl = None, as_json: Json = False) -> None:
     """Show what is broken, since when and what to do: first what holds up events, then why events fail, by cause.
 
-    First come pauses, a lag, absent relays, destinations that do not flow (extension fleet), prune and the xmin
-    horizon. Then dead and retrying events by cause: the code, and the error with numbers, ids and quoted parts folded
-    to #. Of very many events a sample is read, and the last line says so. relay-cli replay --cause takes the dead
-    events of one. relay-cli show EVENT_ID says why one event is not delivered.
+    First come pauses, a lag, absent relays, destinations that do not flow (extension fleet), prune, the xmin horizon,
+    dead letters of the inbox and streams that a subscription has set aside. Then dead and retrying events by cause: the
+    code, and the error with numbers, ids and quoted parts folded to #. Of very many events a sample is read, and the
+    last line says so. relay-cli replay --cause takes the dead events of one; relay-cli show EVENT_ID says why one event
+    is not delivered.
 
     Exit codes: 0 done, also if nothing is broken, 1 the database or the table fails, 2 wrong usage.
 
     Example: relay-cli causes
     """
+    from relay.app.consumers import consumer_troubles
     from relay.outbox.admin.explain import read_causes
     from relay.outbox.admin.overview import read_overview
     from relay.outbox.admin.trouble import troubles
 
-    url, name = outbox_of(context, storage_url, table)
+    settings = read_settings(context, storage_url, table, only={"EVENT_STORE_SCHEMA"})
+    url, name = storage_of(settings)
     findings = troubles(read_overview(url, name))
+    findings += consumer_troubles(url, name, settings.event_store_schema)
     failing = read_causes(url, name)
     if as_json:
         print_json({"findings": [finding._asdict() for finding in findings], **failing.answer()})

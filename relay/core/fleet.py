@@ -26,6 +26,8 @@ DESTINATION: Final = "destination"
 """The name of a difference that is no variable."""
 
 
+REFUSES: Final = "the database refuses to "
+"""With which a heartbeat says that rows are refused."""
 _CONDITION: Final = re.compile(r"destination (\S{1,300}) is (slow|blocked|away|refused) since (\S+Z): ")
 
 
@@ -79,8 +81,16 @@ def conditions_in(reason: str) -> Iterator[ReportedCondition]:
     matches = list(_CONDITION.finditer(reason))
     ends = [*(one.start() for one in matches[1:]), len(reason)]
     for one, end in zip(matches, ends, strict=False):
-        text = reason[one.end() : end].partition("; the database refuses to ")[0]
+        text = reason[one.end() : end].partition(REFUSES)[0]
         yield ReportedCondition(one[1], one[2], one[3], text.removesuffix("; "))
+
+
+def reasons_beside(reason: str) -> Iterator[str]:
+    """What a ``heartbeat_reason`` says beside its destinations: refused rows, or what is wrong with the relay."""
+    before, refuses, rest = reason.partition(REFUSES)
+    if before and _CONDITION.search(before) is None:
+        yield before.removesuffix("; ")
+    yield from (f"{REFUSES}{part.removesuffix('; ')}" for part in rest.split(REFUSES) if refuses)
 
 
 def same_destination(one: str, other: str) -> bool:

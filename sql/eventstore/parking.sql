@@ -100,6 +100,18 @@ LIMIT %(limit)s::BIGINT;
 -- How many streams each subscription has set aside. Index: the primary key. Locks: nothing.
 SELECT Name, COUNT(*) FROM public.event_parked GROUP BY Name;
 
+-- name: waiting
+-- How many streams each subscription has set aside and nobody retries, and since when. Locks: nothing.
+-- Result: subscription, count, time.
+SELECT
+    Name,
+    COUNT(*),
+    MIN(ParkedAt)
+FROM public.event_parked
+WHERE NOT Due
+GROUP BY Name
+ORDER BY COUNT(*) DESC, Name ASC;
+
 -- name: retry
 -- Lets the active instance retry streams that were set aside: one, or all of a subscription. Returns those that exist.
 -- Index: the primary key. Locks: the rows.

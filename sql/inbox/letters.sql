@@ -19,6 +19,25 @@ WHERE state <> 'trying' AND (%(consumer)s::text IS NULL OR consumer = %(consumer
 ORDER BY changed_at, consumer, event_id
 LIMIT %(most)s::bigint;
 
+-- name: count
+-- How many dead letters each consumer has, of the oldest MOST, and since when. Index: the one of changed_at. Locks: none.
+-- Parameters: most. Result: consumer, count, time.
+SELECT
+    consumer,
+    COUNT(*),
+    MIN(changed_at)
+FROM (
+    SELECT
+        consumer,
+        changed_at
+    FROM openoutbox_inbox_tries
+    WHERE state <> 'trying' AND state = 'dead'
+    ORDER BY changed_at
+    LIMIT (SELECT %(most)s::bigint)
+) AS oldest
+GROUP BY consumer
+ORDER BY COUNT(*) DESC, consumer ASC;
+
 -- name: show
 -- One dead letter, whole. Index: the primary key. Locks: none. Parameters: consumer, event_id.
 -- Result: state, consumer, event_id, event_type, partition_key, tries, since when, error, headers as text, payload.

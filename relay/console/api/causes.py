@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from relay.app.consumers import consumer_troubles
 from relay.console.api.models import Statistics, moment_text
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
@@ -111,6 +112,7 @@ def list_causes(console: ConsoleParts, identity: Reader) -> CauseItems:
     """What is broken, since when and what to do. Of very many dead events the newest are read."""
     del identity
     findings = troubles(console.readings.overview.get())
+    findings += consumer_troubles(console.url, console.table, console.store.schema)
     failing = read_causes(console.url, console.table)
     return CauseItems(
         findings=[FindingItem.of(finding) for finding in findings],

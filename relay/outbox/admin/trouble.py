@@ -8,11 +8,12 @@ from typing import Final
 
 from relay.core.durations import span
 from relay.core.finding import Finding, Level
-from relay.core.fleet import conditions_in
+from relay.core.fleet import REFUSES, ReportedCondition, conditions_in, reasons_beside
 from relay.core.pause import PauseScope
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import MOST_COUNTED, Overview
 from relay.outbox.admin.why import CURES
+from relay.postgres.codec import Moment
 
 LATE: Final = 60.0
 """Seconds that an event may be due before that is a fault."""
@@ -41,12 +42,12 @@ def _pause(held: HeldEvents) -> Finding:
     events = f"{'at least ' if held.at_least else ''}{counted(held.events, 'due event')}"
     verb = "waits" if held.events == 1 and not held.at_least else "wait"
     waiting = f"; {events} {verb} because of it" if held.events else ""
-    end = "until it is resumed" if pause.until is None else f"until {_minute(pause.until)} or until it is resumed"
+    end = "until it is resumed" if pause.until is None else f"until {minute(pause.until)} or until it is resumed"
     return Finding(
         Level.WARNING,
         "pause",
         f"{_sentence(str(pause.target))} is paused{reason}{waiting}.",
-        f"Paused by {pause.paused_by} at {_minute(pause.since)}, {end}.",
+        f"Paused by {pause.paused_by} at {minute(pause.since)}, {end}.",
     )
 
 
@@ -99,15 +100,31 @@ def _relays(overview: Overview) -> Iterator[Finding]:
 
 def _reports(overview: Overview) -> Iterator[Finding]:
     """What living relays say: destinations that do not flow, rows that are refused, a database that they cannot use."""
-    said: dict[str, list[str]] = {}
+    if any(held.pause.target.scope is PauseScope.ALL for held in overview.held):
+        return
+    destinations: dict[tuple[str, str], list[tuple[ReportedCondition, str]]] = {}
+    others: dict[str, list[str]] = {}
     for relay in overview.reports:
-        if relay.reason and not any(held.pause.target.scope is PauseScope.ALL for held in overview.held):
-            said.setdefault(relay.reason, []).append(relay.relay_id)
-    for reason, relays in said.items():
-        states = {one.state for one in conditions_in(reason)}
-        level = Level.WARNING if states == {"slow"} else Level.ERROR
-        advice = " ".join(CURES[state] for state in CURES if state in states) or "relay-cli check says what to do."
-        yield Finding(level, "destination", f"{_sentence(reason)}, according to {', '.join(relays)}.", advice)
+        for condition in conditions_in(relay.reason):
+            destinations.setdefault((condition.name, condition.state), []).append((condition, relay.relay_id))
+        for rest in reasons_beside(relay.reason):
+            others.setdefault(rest, []).append(relay.relay_id)
+    for (name, state), reports in destinations.items():
+        first = min((condition for condition, _ in reports), key=lambda one: one.since)
+        message = f"Destination {name} is {state} since {first.since}: {first.reason}"
+        level = Level.WARNING if state == "slow" else Level.ERROR
+        yield Finding(level, "destination", _according(message, [relay for _, relay in reports]), CURES[state])
+    for reason, relays in others.items():
+        if reason.startswith(REFUSES):
+            advice = "Correct the row, or the constraint or trigger that refuses it: relays try it again."
+            yield Finding(Level.ERROR, "rows", _according(_sentence(reason), relays), advice)
+        else:
+            advice = "relay-cli check says what to do."
+            yield Finding(Level.ERROR, "relay", _according(_sentence(reason), relays), advice)
+
+
+def _according(message: str, relays: list[str]) -> str:
+    return f"{message.rstrip('.')}, according to {', '.join(relays)}."
 
 
 def _dead(overview: Overview) -> Iterator[Finding]:
@@ -169,5 +186,8 @@ def least(count: int, noun: str) -> str:
     return f"{'more than ' if count >= MOST_COUNTED else ''}{counted(count, noun)}"
 
 
-def _minute(moment: datetime) -> str:
+def minute(moment: Moment) -> str:
+    """``2026-03-10 12:00 UTC``; a time that is infinite as PostgreSQL writes it."""
+    if not isinstance(moment, datetime):
+        return moment
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

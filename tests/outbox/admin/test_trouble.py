@@ -116,6 +116,37 @@ def test_what_living_relays_say_stands_in_place_of_a_guess() -> None:
     assert [one.subject for one in troubles(Scene().overview()._replace(reports=[member], held=held))] == ["pause"]
 
 
+def test_each_destination_and_each_refused_row_of_what_relays_say_is_a_finding_of_its_own() -> None:
+    member = FleetMember(
+        "relay-0", uuid4(), "1.0", "host", _SINCE, _SINCE, 1.0, True, "active", "", "several", "ab12", 180.0, "none",
+        "keep", 0.0, 0.0, 0, 0, "default", None,
+    )  # fmt: skip
+    eu = "destination eu is slow since 2026-03-10T11:00:00Z: 9 s for an answer"
+    us = "destination us is refused since 2026-03-10T11:05:00Z: wrong password"
+    row = "the database refuses to settle event 7: a trigger"
+    reports = [
+        member._replace(reason=f"{eu}; {us}; {row}"),
+        member._replace(relay_id="relay-1", reason=us.replace("11:05", "11:04")),
+        member._replace(relay_id="relay-2", state="error", reason="no connection to the database"),
+    ]
+    found = troubles(Scene().overview()._replace(reports=reports))
+    assert [(one.level, one.subject, one.message) for one in found] == [
+        (
+            "error",
+            "destination",
+            "Destination us is refused since 2026-03-10T11:04:00Z: wrong password, according to relay-0, relay-1.",
+        ),
+        ("error", "rows", "The database refuses to settle event 7: a trigger, according to relay-0."),
+        ("error", "relay", "No connection to the database, according to relay-2."),
+        (
+            "warning",
+            "destination",
+            "Destination eu is slow since 2026-03-10T11:00:00Z: 9 s for an answer, according to relay-0.",
+        ),
+    ]
+    assert all(one.advice for one in found)
+
+
 @pytest.mark.parametrize(
     ("until", "advice"),
     [

@@ -1,0 +1,75 @@
+"""What is broken behind the broker: dead letters of the inbox, and streams that a subscription has set aside.
+
+Both are tables beside the outbox that may be there. One that is not, or that this user may not read, has no findings.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any, Final, LiteralString
+
+from openoutbox.names import DEFAULT_TRIES, tries_of
+from relay.core.errors import OutboxError
+from relay.core.finding import Finding, Level
+from relay.eventstore.statements import EventStoreStatements
+from relay.outbox.admin.trouble import counted, minute
+from relay.postgres.codec import MOMENTS
+from relay.postgres.connect import SyncConnection, connect
+from relay.postgres.errors import translating
+from relay.postgres.grants import Holding, Right, holding
+from relay.postgres.operating import OPERATOR, fetch, short_transaction
+from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, quote_identifier, statement
+from relay.postgres.url import connection_parameters
+
+_DOING: Final = "looking at consumers"
+_STATEMENT: Final = "2000"  # milliseconds
+MOST_COUNTED: Final = 10_000
+"""Dead letters that are counted: the oldest."""
+
+
+def consumer_troubles(url: str, table: TableName, store_schema: str | None = None) -> list[Finding]:
+    """The findings. Raises ConfigError for a wrong URL, StorageError where the database does not answer."""
+    schema = store_schema or DEFAULT_SCHEMA
+    inbox = TableName(DEFAULT_INBOX, table.schema)
+    tries = tries_of(inbox)
+    with translating():
+        connection = connect(connection_parameters(url, OPERATOR), MOMENTS)
+    with translating(_DOING), connection:
+        letters = statement("inbox/letters:count", names={DEFAULT_INBOX: inbox, DEFAULT_TRIES: tries})
+        parked = EventStoreStatements(schema).text("eventstore/parking:waiting")
+        place = f"{quote_identifier(schema)}.event_parked"
+        return [
+            *map(_letters, _rows(connection, tries.quoted, letters)),
+            *(_parked(row, schema) for row in _rows(connection, place, parked)),
+        ]
+
+
+def _rows(connection: SyncConnection, table: str, sql: LiteralString) -> Sequence[tuple[Any, ...]]:
+    """No row without the table, without the right, or where there is no answer in time: it is beside the outbox."""
+    if holding(connection, Right("SELECT", "table", table)) is not Holding.YES:
+        return []
+    try:
+        with translating(_DOING), short_transaction(connection):
+            connection.execute(statement("outbox/search:limit"), {"timeout": _STATEMENT})
+            return fetch(connection, sql, {"most": MOST_COUNTED})
+    except OutboxError:
+        return []
+
+
+def _letters(row: tuple[Any, ...]) -> Finding:
+    consumer, count, since = row
+    least = "at least " if count >= MOST_COUNTED else ""
+    message = f"Consumer {consumer} has {least}{counted(count, 'dead letter')}, the oldest since {minute(since)}."
+    name = shlex.quote(consumer)
+    advice = f"relay-cli inbox list {name} says why; correct the handler, then: relay-cli inbox retry {name}"
+    return Finding(Level.WARNING, "inbox", message, advice)
+
+
+def _parked(row: tuple[Any, ...], schema: str) -> Finding:
+    name, count, since = row
+    option = "" if schema == DEFAULT_SCHEMA else f" --schema {shlex.quote(schema)}"
+    name = shlex.quote(name)
+    message = f"Subscription {row[0]} has set aside {counted(count, 'stream')}, the first at {minute(since)}."
+    advice = f"relay-cli store parked list {name}{option} says why; then: relay-cli store parked retry {name}{option}"
+    return Finding(Level.WARNING, "subscription", message, advice)
