@@ -93,14 +93,13 @@ def command(
     """List events, newest first by the time at which they entered their status.
 
     That time, since, is when a PENDING event was created, a DELIVERING one claimed, a DELIVERED one acknowledged, a
-    DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt. An age is a
-    duration such as 90s, 1h30m or 7d.
+    DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt.
 
     On a terminal, an event takes one line, which shows what fits. Off a terminal, the line has these fields, separated
     by tabs: event id, status, event type, partition key, attempts, since, next try, payload bytes, last error.
 
-    Searching a huge table for a rare type, key or error is slow; name the status to make it faster. A search with
-    --cause, --header or --payload says every 2 s on standard error how far it has come, and goes on to the end.
+    Searching a huge table for a rare type, key or error is slow; name the status to make it faster. With --cause,
+    --header or --payload it says every 2 s on standard error how far it has come.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage.
 
@@ -111,11 +110,9 @@ def command(
     url, name = outbox_of(context, storage_url, table)
     selected = tuple(statuses) if statuses else tuple(Status)
     row_filter = RowFilter(selected, event_type, key, error, older_than, newer_than, limit, oldest)
-    if of_cause is header is payload is None:
-        events = list_events(url, name, row_filter)
-    else:
-        events = _search(url, name, row_filter, of_cause, header, payload)
-    _show(events, as_json=as_json)
+    plain = of_cause is None and header is None and payload is None
+    found = list_events(url, name, row_filter) if plain else _search(url, name, row_filter, of_cause, header, payload)
+    _show(found, as_json=as_json)
 
 
 def _search(

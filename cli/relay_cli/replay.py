@@ -119,9 +119,7 @@ def command(
 ) -> None:
     """Send dead or delivered events again: back to PENDING, with no attempt used and due at once.
 
-    Give at least one of --id, --type, --key, --error-code, --cause, --status, --from and --to; all must match.
-    Consumers see the same event id again. After Ctrl-C the reported replays remain. The extension replay-audit
-    records each.
+    Give at least one filter; all must match. Consumers see the same ids again. After Ctrl-C reported replays remain.
 
     With PUBLISHER_TYPE=nats, events that were delivered within the stream's duplicate window are refused: NATS would
     drop them. With ON_DELIVERED=delete the delivery log or an archive has what was delivered. Needs SELECT and UPDATE.

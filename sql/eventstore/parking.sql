@@ -101,7 +101,7 @@ LIMIT %(limit)s::BIGINT;
 SELECT Name, COUNT(*) FROM public.event_parked GROUP BY Name;
 
 -- name: waiting
--- How many streams each subscription has set aside and nobody retries, and since when. Locks: nothing.
+-- How many streams each subscription has set aside, without those that it retries, and since when. Locks: none.
 -- Result: subscription, count, time.
 SELECT
     Name,

@@ -69,20 +69,9 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
     its limit, or none, and yet a next page; `examined_until` says how far back it came.
     """
     statuses = tuple(map(Status, status)) if status else tuple(Status)
-    search = EventSearch(
-        statuses,
-        event_type,
-        partition_key,
-        error,
-        error_code,
-        cause_of(cause),
-        header_filter(header, identity),
-        payload_filter(payload, identity),
-        since,
-        until,
-        limit,
-        cursor,
-    )
+    filters = (event_type, partition_key, error, error_code, cause_of(cause))
+    hidden = (header_filter(header, identity), payload_filter(payload, identity))
+    search = EventSearch(statuses, *filters, *hidden, since, until, limit, cursor)
     page = search_events(console.url, console.table, search)
     items = [EventItem.of(event) for event in page.events]
     return EventItems(items=items, next=page.next, prev=page.prev, examined_until=moment_text(page.examined_until))

@@ -1,0 +1,67 @@
+"""``relay-cli check`` looks at what has become of events, and tries what a relay relies on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy
+
+from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
+from tests.cli.test_check import check
+from tests.support.fixtures.outbox import Outbox, through
+
+
+def test_events_that_are_dead_are_counted(outbox: Outbox, tmp_path: Path) -> None:
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout"}
+    assert "dead" not in check(tmp_path, variables)
+    outbox.fill("t", 3)
+    outbox.database.run("UPDATE openoutbox_events SET status = 'DEAD'")
+    [(level, message, advice)] = check(tmp_path, variables)["dead"]
+    assert (level, message) == ("warning", "3 events are dead: each waits for a replay")
+    assert advice.startswith("relay-cli causes says why they failed")
+    check(tmp_path, variables, "--strict", status=1)
+
+
+def test_a_delivery_log_that_does_not_answer_is_a_warning(outbox: Outbox, tmp_path: Path) -> None:
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout"}
+    log = "postgres://u:geheim@127.0.0.1:1/log"
+    [(level, message, advice)] = check(tmp_path, {**variables, "DELIVERY_LOG_URL": log})["database"]
+    assert level == "warning"
+    assert "127.0.0.1" in message
+    assert "geheim" not in message
+    assert advice == "check that the server runs and that DELIVERY_LOG_URL is right"
+
+
+def test_without_the_right_to_record_replays_the_grant_is_named(outbox: Outbox, tmp_path: Path) -> None:
+    add_extension(outbox.owner_url, TableName(), "replay-audit")
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout"}
+    [(level, message, advice)] = check(tmp_path, variables, status=1)["rights"]
+    assert level == "error"
+    assert message == 'test_relay lacks SELECT on "openoutbox_replays", INSERT on "openoutbox_replays"'
+    outbox.database.run(advice.removeprefix("run: "))
+    assert "rights" not in check(tmp_path, variables)
+
+
+def test_wake_ups_are_tried_and_none_arrives_behind_a_pooler(outbox: Outbox, pgbouncer: str, tmp_path: Path) -> None:
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout", "WAKE_UP": "true"}
+    [(level, message, advice)] = check(tmp_path, variables)["wake-up"]
+    assert (level, message) == (
+        "warning",
+        "WAKE_UP is on, but table openoutbox_events has no wake-up trigger: relays poll",
+    )
+    assert advice == "run: relay-cli migrate --table openoutbox_events --with wake-up"
+    add_extension(outbox.owner_url, TableName(), "wake-up")
+    assert "wake-up" not in check(tmp_path, variables)
+    pooled = through(outbox, pgbouncer).relay_url
+    [(level, message, _)] = check(tmp_path, {**variables, "STORAGE_URL": pooled})["wake-up"]
+    assert level == "warning"
+    assert "no notification arrives: a pooler in transaction mode stands between" in message
+
+
+def test_a_redis_database_that_does_not_exist_is_an_error(outbox: Outbox, redis_url: str, tmp_path: Path) -> None:
+    url = sqlalchemy.make_url(redis_url).set(database="99").render_as_string(hide_password=False)
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "redis", "PUBLISHER_URL": url}
+    [(level, message, _)] = check(tmp_path, variables, status=1)["broker"]
+    assert level == "error"
+    assert message.endswith("the server refuses the connection: DB index is out of range")
