@@ -172,13 +172,20 @@ def _selection(
             "say which events: --id, --type, --key, --error-code, --cause, --status, --from or --to"
         )
     kinds = tuple(statuses) if statuses else (From.DEAD, From.DELIVERED) if ids else (From.DEAD,)
-    chosen = tuple(ids or ())
     try:
         mark = None if of_cause is None else CauseMark.parse(of_cause)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--cause") from None
-    taken = tuple(kind.value for kind in kinds)
-    return Selection(taken, chosen, event_type, key, since, until, error_code=error_code, cause=mark)
+    return Selection(
+        tuple(kind.value for kind in kinds),
+        tuple(ids or ()),
+        event_type,
+        key,
+        since,
+        until,
+        error_code=error_code,
+        cause=mark,
+    )
 
 
 def _window(settings: Settings, option: float | None) -> float:
