@@ -1,0 +1,54 @@
+"""Causes in the API: what is shown of one, what is found of it and what is changed are the same events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.console.access.making import tokens_file
+from tests.console.access.sample import bearer
+from tests.console.conftest import ConsoleClient, client_of
+from tests.console.test_api import API, key, problem
+from tests.outbox.admin.filling import fill_aged
+from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.waiting import wait_until
+
+
+def test_what_a_cause_counts_is_found_and_changed(console: ConsoleClient, recorded: Outbox) -> None:
+    fill_aged(recorded, "DEAD", 9)
+    recorded.database.run("UPDATE openoutbox_events SET last_error = 'FATAL: other' WHERE partition_key < 'key-4'")
+    answer = console.get(f"{API}/causes").json()
+    assert (answer["complete"], answer["sample"]) == (True, "")
+    assert [(cause["error"], cause["dead"]) for cause in answer["causes"]] == [("no #", 6), ("other", 3)]
+    name = answer["causes"][1]["cause"]
+    listed = console.get(f"{API}/events", params={"cause": name}).json()
+    assert len(listed["items"]) == 3
+    body = {"action": "replay", "selection": {"cause": name}}
+    assert console.post(f"{API}/changes", json={**body, "dry_run": True}).json()["events"] == 3
+    change = console.post(f"{API}/changes", json=body, headers=key()).json()
+    assert (change["expected"], change["selection"]["cause"]) == (3, name)
+    wait_until(lambda: recorded.counts() == {"PENDING": 3, "DEAD": 6}, what="the replay")
+    assert problem(console.get(f"{API}/events", params={"cause": "FATAL"})) == (422, "invalid-request")
+    assert problem(console.post(f"{API}/changes", json={"action": "replay", "selection": {"cause": "x"}})) == (
+        422,
+        "invalid-request",
+    )
+
+
+def test_an_empty_type_selects_the_empty_type(console: ConsoleClient, recorded: Outbox) -> None:
+    recorded.insert([Row(""), Row("t")])
+    assert [one["event_type"] for one in console.get(f"{API}/events", params={"event_type": ""}).json()["items"]] == [
+        ""
+    ]
+
+
+def test_operators_find_events_by_header_and_payload(recorded: Outbox, tmp_path: Path) -> None:
+    [event_id] = recorded.insert([Row("t", "grüße 7".encode(), headers='{"tenant": "a=b"}')])
+    recorded.insert([Row("t")])
+    console = client_of(recorded.url_of("console"), CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)))
+    for query in ({"header": "tenant=a=b"}, {"payload": "üße"}):
+        answer = console.get(f"{API}/events", params=query, headers=bearer("operator-token")).json()
+        assert [item["event_id"] for item in answer["items"]] == [str(event_id)]
+        refused = console.get(f"{API}/events", params=query, headers=bearer("reader-token"))
+        assert problem(refused) == (403, "forbidden")
+    wrong = console.get(f"{API}/events", params={"header": "tenant"}, headers=bearer("operator-token"))
+    assert problem(wrong) == (422, "invalid-request")
