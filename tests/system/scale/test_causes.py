@@ -1,0 +1,75 @@
+"""What causes and searches cost on a million rows of a thousand causes. Figures are printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from relay.outbox.admin.explain import read_causes
+from relay.outbox.admin.search import SEARCH_SECONDS, EventSearch, find_events, search_events
+from relay.postgres.sql import TableName
+from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.postgres import create_database, drop_database
+from tests.system.scale.test_console import timed
+
+pytestmark = [pytest.mark.scale, pytest.mark.timeout(1800)]
+
+TABLE = TableName()
+_FILL = """
+INSERT INTO openoutbox_events (
+    event_id, event_type, partition_key, payload, headers, status, attempts, last_error, created_at, delivered_at,
+    updated_at, available_at
+)
+SELECT
+    gen_random_uuid(), 'type-' || mod(n, 8), 'key-' || mod(n, 20000), convert_to('body ' || n, 'UTF8'),
+    jsonb_build_object('n', n), status, CASE status WHEN 'DELIVERED' THEN 0 ELSE 3 END,
+    CASE WHEN status <> 'DELIVERED' THEN 'HTTP_503: partner' || mod(n, 1000) || '.example.com answered 503 '
+        || CASE WHEN %(unique)s THEN 'to request ' || n ELSE '' END END,
+    at, CASE status WHEN 'DELIVERED' THEN at END, at, CASE status WHEN 'PENDING' THEN now() + interval '1 h' ELSE at END
+FROM (
+    SELECT
+        n, now() - n * interval '50 ms' AS at,
+        CASE mod(n, 33) WHEN 0 THEN 'DEAD' WHEN 1 THEN 'PENDING' ELSE 'DELIVERED' END AS status
+    FROM generate_series(1, 1000000) AS n
+) AS numbered
+"""
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["repeated-errors", "unique-errors"])
+def filled(request: pytest.FixtureRequest, postgres: str) -> Iterator[Outbox]:
+    """An outbox of a million rows, 30,000 of them dead and as many retrying, which all tests here share."""
+    database = create_database(postgres)
+    outbox = Outbox.create(database)
+    with outbox.database.connect() as connection:
+        connection.execute(_FILL, {"unique": request.param})
+        connection.execute("VACUUM ANALYZE openoutbox_events")
+    yield outbox
+    drop_database(database)
+
+
+def test_a_thousand_causes_are_read_in_a_tenth_of_a_second(filled: Outbox, capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = timed(lambda: read_causes(filled.reader_url, TABLE))
+    reading = read_causes(filled.reader_url, TABLE)
+    with capsys.disabled():
+        print(f"\n{len(reading.causes)} causes in {seconds * 1000:.0f} ms; {reading.sample}", end="")
+    assert len(reading.causes) == 1000
+    assert reading.sample
+    assert seconds < 0.5  # the bound of the figure is 0.1 s on a quiet machine
+
+
+def test_few_events_of_a_key_are_found_by_one_search(filled: Outbox, capsys: pytest.CaptureFixture[str]) -> None:
+    for search, count in (
+        (EventSearch(partition_key="key-7"), 50),
+        (EventSearch(header=("n", "999999")), 1),
+        (EventSearch(payload=b"body 999998"), 1),
+    ):
+        started = time.perf_counter()
+        page = search_events(filled.reader_url, TABLE, search)
+        seconds = time.perf_counter() - started
+        events = find_events(filled.reader_url, TABLE, search)
+        with capsys.disabled():
+            print(f"\n{search}: {len(page.events)} of {len(events)} in {seconds:.2f} s", end="")
+        assert len(events) == count
+        assert seconds < SEARCH_SECONDS + 1
