@@ -70,5 +70,5 @@ SELECT
     COUNT(*) OVER ()
 FROM examined
 GROUP BY failing_type, error
-ORDER BY failing_type IS NULL, COUNT(*) DESC
+ORDER BY BOOL_OR(fails) DESC, COUNT(*) DESC
 LIMIT (SELECT %(groups)s::bigint);

@@ -205,14 +205,14 @@ def test_causes_say_what_is_broken_and_what_to_type(outbox: Outbox, tmp_path: Pa
     assert lines[1].startswith("  -> Start a relay.")
     types = "type DEAD-1, DEAD-10, DEAD-11 and 9 other types, 10 keys"
     assert lines[-2].startswith(f"12 dead: FATAL: no # ({types}; since 2")
-    assert lines[-1] == "  -> Remove the cause, then: relay-cli replay --error-code FATAL"
+    assert lines[-1] == f"  -> Remove the cause, then: relay-cli replay --cause {CAUSE}"
     shown = answer(tmp_path, "causes", STORAGE_URL=outbox.reader_url)
     assert [finding["subject"] for finding in shown["findings"]] == ["relays", "dead"]
     [cause] = shown["causes"]
     assert (cause["code"], cause["dead"], cause["keys"], shown["complete"]) == ("FATAL", 12, 10, True)
-    replayed = call_cli(tmp_path, "replay", "--error-code", "FATAL", "--yes", STORAGE_URL=outbox.url_of("operator"))
+    replayed = call_cli(tmp_path, "replay", "--cause", CAUSE, "--yes", STORAGE_URL=outbox.url_of("operator"))
     assert replayed.returncode == 1  # the operator's role may not
-    replayed = call_cli(tmp_path, "replay", "--error-code", "FATAL", "--yes", STORAGE_URL=outbox.owner_url)
+    replayed = call_cli(tmp_path, "replay", "--cause", CAUSE, "--yes", STORAGE_URL=outbox.owner_url)
     assert replayed.stdout.startswith("replayed 12 dead events")
 
 

@@ -165,7 +165,7 @@ _FIGURES: Final = (
             "findings": _FINDINGS,
             "causes": [
                 {
-                    "cause": "MSG_SIZE_TOO_LARGE~9fdb770ac8",
+                    "cause": "MSG_SIZE_TOO_LARGE:9fdb770ac8",
                     "code": "MSG_SIZE_TOO_LARGE",
                     "error": "the message has # bytes",
                     "message": _ERROR,
@@ -176,10 +176,10 @@ _FIGURES: Final = (
                     "first": TIME,
                     "last": TIME,
                     "sample": EVENT_IDS[0],
-                    "step": "Remove the cause, then: relay-cli replay --cause MSG_SIZE_TOO_LARGE~9fdb770ac8",
+                    "step": "Remove the cause, then: relay-cli replay --cause MSG_SIZE_TOO_LARGE:9fdb770ac8",
                 },
                 {
-                    "cause": "_TRANSPORT~6a689efdb0",
+                    "cause": "_TRANSPORT:6a689efdb0",
                     "code": "_TRANSPORT",
                     "error": "no broker",
                     "message": "_TRANSPORT: no broker",

@@ -42,7 +42,7 @@ class CauseItem(_Model):
     """Dead and retrying events that one cause holds."""
 
     cause: str = Field(
-        description="Its name, for `cause` of a search and of a change.", examples=["HTTP_503~1f0a9c22b7"]
+        description="Its name, for `cause` of a search and of a change.", examples=["HTTP_503:1f0a9c22b7"]
     )
     code: str = Field(description="What `last_error` says before its first colon; for `error_code`.")
     error: str = Field(description="The rest, with numbers, ids and quoted parts folded to `#`.")

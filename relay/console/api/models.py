@@ -165,7 +165,7 @@ class Selected(_Model):
         None, description="What `last_error` says before its first colon.", examples=["MSG_SIZE_TOO_LARGE"]
     )
     cause: Words | None = Field(
-        None, description="The name of a cause, as `GET /causes` lists it.", examples=["MSG_SIZE_TOO_LARGE~1f0a9c22b7"]
+        None, description="The name of a cause, as `GET /causes` lists it.", examples=["MSG_SIZE_TOO_LARGE:1f0a9c22b7"]
     )
     since: Time | None = Field(None, description="When events entered their status, at the earliest.")
     until: Time | None = Field(None, description="The same, before this time.")

@@ -25,7 +25,7 @@ _VARIABLE: Final = re.compile(  # one class of characters to begin with, which t
     r"|(?<=')[^']*'|(?<=\")[^\"]*\""
     r"|(?<=\d)(?<![\w.:#-].)\d*(?:[.,:]\d+)*(?!\w))"
 )
-_MARK: Final = re.compile(r"(.{0,100})~([0-9a-f]{10})", re.DOTALL)
+_MARK: Final = re.compile(r"(.{0,100}):([0-9a-f]{10})", re.DOTALL)
 FOLDED: Final = "#"
 """What stands for a variable part."""
 LONGEST: Final = 300
@@ -73,13 +73,13 @@ class CauseName(NamedTuple):
 
 
 class CauseMark(NamedTuple):
-    """A cause as an operator names it: its code, and a digest of its folded error, ``HTTP_503~1f0a9c22b7``."""
+    """A cause as an operator names it: its code, and a digest of its folded error, ``HTTP_503:1f0a9c22b7``."""
 
     code: str
     digest: str
 
     def __str__(self) -> str:
-        return f"{self.code}~{self.digest}"
+        return f"{self.code}:{self.digest}"
 
     @classmethod
     def parse(cls, text: str) -> CauseMark:
@@ -87,7 +87,7 @@ class CauseMark(NamedTuple):
         match = _MARK.fullmatch(text)
         if match is None:
             raise ValueError(
-                f"{text!r} names no cause; relay-cli causes lists their names, such as HTTP_503~1f0a9c22b7"
+                f"{text!r} names no cause; relay-cli causes lists their names, such as HTTP_503:1f0a9c22b7"
             )
         return cls(match[1], match[2])
 

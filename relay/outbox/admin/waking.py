@@ -31,7 +31,7 @@ def check_wake_ups(url: str, table: TableName) -> list[Finding]:
             with connect(connection_parameters(url, OPERATOR)) as listener:
                 listener.execute(without_parameters(statement("outbox/wake:listen", names={CHANNEL: channel})))
                 fetch(connection, statement("outbox/wake:announce"), {"channel": channel})
-                arrived = any(listener.notifies(timeout=_ARRIVES_WITHIN, stop_after=1))
+                arrived = list(listener.notifies(timeout=_ARRIVES_WITHIN, stop_after=1))
     except OutboxError as error:
         return [Finding(Level.ERROR, "database", str(error), "fix this, then run relay-cli check again")]
     if arrived:

@@ -98,7 +98,7 @@ def test_a_cause_is_one_over_types_and_over_dead_and_retrying_events(outbox: Out
     assert fatal.message == "FATAL: no 77"
     assert fatal.step == f"Remove the cause, then: relay-cli replay --cause {fatal.name.mark}"
     assert (none.code, none.dead) == ("", 1)
-    assert none.step == f"Remove the cause, then: relay-cli replay --cause '{none.name.mark}'"
+    assert none.step == f"Remove the cause, then: relay-cli replay --cause {none.name.mark}"
     assert (reading.complete, reading.sample) == (True, "")
 
 
@@ -197,7 +197,7 @@ def test_a_rare_cause_of_a_frequent_code_is_found_over_pages(outbox: Outbox, mon
     assert names == ["DEAD-1", "DEAD-31", "DEAD-60"]
 
 
-@given(st.text("AB_5 ~", max_size=99), st.text(max_size=400))
+@given(st.text("AB_5 :", max_size=99), st.text(max_size=400))
 def test_a_cause_is_named_in_one_way_that_its_events_have(code: str, rest: str) -> None:
     mark = CauseName.of(f"{code}: {rest}").mark
     assert CauseMark.parse(str(mark)) == mark
@@ -206,7 +206,7 @@ def test_a_cause_is_named_in_one_way_that_its_events_have(code: str, rest: str) 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "HTTP_503", "HTTP_503~", "HTTP_503~123", "HTTP_503~1F0A9C22B7", "x" * 101 + "~1f0a9c22b7"]
+    "text", ["", "HTTP_503", "HTTP_503:", "HTTP_503:123", "HTTP_503:1F0A9C22B7", "x" * 101 + ":1f0a9c22b7"]
 )
 def test_what_no_cause_is_called_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="names no cause"):
