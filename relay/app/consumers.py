@@ -47,10 +47,10 @@ def consumer_troubles(url: str, table: TableName, store_schema: str | None = Non
 
 def _rows(connection: SyncConnection, table: str, sql: LiteralString) -> Sequence[tuple[Any, ...]]:
     """No row without the table, without the right, or where there is no answer in time: it is beside the outbox."""
+    if holding(connection, Right("SELECT", "table", table)) is not Holding.YES:
+        return []
     try:
         with translating(_DOING), short_transaction(connection):
-            if holding(connection, Right("SELECT", "table", table)) is not Holding.YES:
-                return []
             connection.execute(statement("outbox/search:limit"), {"timeout": _STATEMENT})
             return fetch(connection, sql, {"most": MOST_COUNTED})
     except OutboxError:
