@@ -1,6 +1,9 @@
 """A generator of hostile tables: what an application may put on its table, so that the database refuses one row.
 
 ``hostile(seed)`` is one such table. It refuses the rows of type ``bad``, at one step of an event's way, and no other.
+
+There is no rule among them: PostgreSQL refuses every claim of a table with a rule for UPDATE (SQLSTATE 0A000), of
+whichever row. relay-cli check names it.
 """
 
 from __future__ import annotations
@@ -46,6 +49,8 @@ class Hostile:
     """Whether the relay works with ON_DELIVERED=delete."""
     statement_timeout: float = 0.0
     """Seconds; the relay's user has this statement_timeout. 0 is none."""
+    held: str = ""
+    """What another session's open transaction has locked meanwhile: a statement."""
 
 
 def hostile(seed: int) -> Hostile:
@@ -63,8 +68,9 @@ def hostile(seed: int) -> Hostile:
         sql, name = _on_delete(chance)
         return Hostile(f"{seed}: delete, {name}", sql, outcome, waiting, deletes=True)
     name, sql = chance.choice(_KINDS)(chance, status)
-    timeout = 1.0 if "sleeps" in name else 0.0
-    return Hostile(f"{seed}: {status}, {name}", sql, outcome, waiting, statement_timeout=timeout)
+    timeout = 1.0 if "sleeps" in name or "waits" in name else 0.0
+    held = "SELECT FROM report FOR UPDATE" if "report" in name else ""
+    return Hostile(f"{seed}: {status}, {name}", sql, outcome, waiting, statement_timeout=timeout, held=held)
 
 
 def _raise(chance: random.Random) -> tuple[str, str]:
@@ -102,6 +108,14 @@ def _sleeps(_: random.Random, status: str) -> tuple[str, str]:
     return "sleeps beyond statement_timeout", _trigger("PERFORM pg_sleep(60); RETURN NEW;", "UPDATE", status)
 
 
+def _locks(chance: random.Random, status: str) -> tuple[str, str]:
+    name, option = chance.choice([("waits for", ""), ("finds locked", " NOWAIT")])
+    return f"{name} a report's row", (
+        "CREATE TABLE report (id INT); INSERT INTO report VALUES (1); GRANT SELECT, UPDATE ON report TO PUBLIC;"
+        + _trigger(f"PERFORM 1 FROM report FOR UPDATE{option}; RETURN NEW;", "UPDATE", status)
+    )
+
+
 def _check(_: random.Random, status: str) -> tuple[str, str]:
     return (
         "CHECK",
@@ -113,6 +127,14 @@ def _generated(_: random.Random, status: str) -> tuple[str, str]:
     changed = "updated_at > created_at"  # so that the row as it was inserted can be indexed
     fails = f"CASE WHEN event_type = 'bad' AND status = '{status}' AND {changed} THEN 0 ELSE 1 END"
     return "index of an expression that fails", f"CREATE INDEX hostile ON openoutbox_events ((1 / {fails}));"
+
+
+def _generated_column(_: random.Random, status: str) -> tuple[str, str]:
+    changed = "updated_at > created_at"
+    fails = f"CASE WHEN event_type = 'bad' AND status = '{status}' AND {changed} THEN 0 ELSE 1 END"
+    return "generated column that fails", (
+        f"ALTER TABLE openoutbox_events ADD COLUMN hostile INT GENERATED ALWAYS AS (1 / {fails}) STORED;"
+    )
 
 
 def _unique(_: random.Random, status: str) -> tuple[str, str]:
@@ -165,6 +187,7 @@ _KINDS: Final = [
     _unique,
     _foreign,
     *(_policy, _no_schema, _nested, _sleeps),
+    *(_locks, _generated_column),
 ]
 
 

@@ -62,6 +62,8 @@ async def hold(case: Hostile, outbox: Outbox, bad: str) -> None:
     status = RelayStatus(relay, "relay", lambda _: pytest.fail("not asked"))
     task = asyncio.create_task(relay.run())
     left = "SELECT count(*) FROM openoutbox_events WHERE event_type = 'good' AND status <> 'DELIVERED'"
+    holder = outbox.database.connect(autocommit=False)
+    holder.execute((case.held or "SELECT 1").encode())
     try:
         await eventually(lambda: outbox.database.run(left) == [(0,)], SECONDS, what=f"{case.name}: the good ones")
         await eventually(
@@ -74,6 +76,7 @@ async def hold(case: Hostile, outbox: Outbox, bad: str) -> None:
     finally:
         relay.stop()
         await asyncio.gather(task, return_exceptions=True)
+        holder.close()
 
 
 @pytest.mark.parametrize("seed", range(60))
