@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from relay.core.clock import steady_seconds
 from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState, Telemetry
 from relay.core.tracecontext import TraceContext
@@ -215,3 +216,10 @@ def test_a_batch_is_counted_as_its_values_one_by_one() -> None:
         sum(2 < v <= 10 for v in values),
         sum(v > 10 for v in values),
     )
+
+
+def test_how_far_the_databases_clock_is_from_the_hosts_is_exported(telemetry: PrometheusTelemetry) -> None:
+    assert value(telemetry, "openoutbox_clock_offset_seconds") == 0.0
+    clock, now = telemetry.database_clock, steady_seconds()
+    clock.measured(clock.now() + 600.0, now, now)
+    assert value(telemetry, "openoutbox_clock_offset_seconds") == pytest.approx(600.0, abs=2.0)
