@@ -44,7 +44,7 @@ ENGINE: Final = (
     Mutant(
         "what has expired while the database was away stays with the client",
         "relay/engine/lease.py",
-        "if not answered and batch.expired(batch.offered, now):",
+        "if not answered and batch.expired_offered(now):",
         "if False:",
         (f"{_LEASE}::test_a_lease_that_ran_out_while_the_database_was_away_is_given_up_not_settled", _LEASE, _PUBLISH),
     ),
