@@ -54,6 +54,7 @@ def storage_on(url: str) -> PostgresOutbox:
             key_order=None,
             delete_delivered=False,
             fan_out=False,
+            durable_claims=False,
             prepared=Preparation.OFF,
         )
     )

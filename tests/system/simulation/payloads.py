@@ -63,6 +63,7 @@ def _options(lease: float, key_order: KeyOrder | None) -> PostgresOptions:
         key_order=key_order,
         delete_delivered=False,
         fan_out=False,
+        durable_claims=False,
         prepared=Preparation.OFF,
     )
 
