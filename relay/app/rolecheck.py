@@ -87,7 +87,9 @@ def examine_role(role: Role, settings: Settings, retention: float, schema: str |
             findings = check_role(_storage_url(settings), settings.storage_table_name, role, retention)
             answers = not any(finding.subject == "database" and finding.level is Level.ERROR for finding in findings)
             if answers:
-                findings += _console(settings, schema) if role is Role.CONSOLE else _inbox(settings, role)
+                findings += _inbox(settings, role)
+            if answers and role is Role.CONSOLE:
+                findings += _console(settings, schema)
             return findings
 
 
@@ -124,9 +126,15 @@ def _inbox(settings: Settings, role: Role) -> list[Finding]:
     def work(connection: SyncConnection) -> list[Finding]:
         user = connection.info.user
         grants = inbox_grants(inbox, user, role)
-        return [found for grant in grants for found in lacking_rights(connection, grant, user, where_it_exists=True)]
+        lacking = [found for grant in grants for found in lacking_rights(connection, grant, user, where_it_exists=True)]
+        return _as_warnings(lacking) if role is Role.CONSOLE else lacking
 
     return _examined(_storage_url(settings), work)
+
+
+def _as_warnings(findings: Iterable[Finding]) -> list[Finding]:
+    """Where the rest of the console works without it, and not every console is for it."""
+    return [each._replace(level=Level.WARNING) if each.level is Level.ERROR else each for each in findings]
 
 
 def _tables_exist(connection: SyncConnection, grant: str) -> bool:
@@ -172,9 +180,7 @@ def _console_store(url: str, schema: str) -> list[Finding]:
         positions = "gapless" if _exists(connection, schema, "event_position") else "settled"
         command = f"run as the owner: relay-cli store grant {shlex.quote(user)} console{option}"
         purpose = _Purpose("the event store's page", grants(statements, positions, user, "console"), command)
-        findings = _rights(connection, [purpose], command)
-        # The rest of the console works without it, and not every console is for the event store.
-        return [each._replace(level=Level.WARNING) if each.level is Level.ERROR else each for each in findings]
+        return _as_warnings(_rights(connection, [purpose], command))
 
     return _examined(url, work)
 
