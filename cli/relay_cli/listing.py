@@ -62,7 +62,12 @@ Payload = Annotated[
 ]
 Older = Annotated[
     float | None,
-    typer.Option("--older-than", metavar="AGE", parser=age, help="Only events in their status for longer than this."),
+    typer.Option(
+        "--older-than",
+        metavar="AGE",
+        parser=age,
+        help="Only events in their status for longer than this: 90s, 1h30m, 7d.",
+    ),
 ]
 Newer = Annotated[
     float | None,

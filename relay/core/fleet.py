@@ -24,10 +24,9 @@ FORGOTTEN: Final = 600.0
 
 DESTINATION: Final = "destination"
 """The name of a difference that is no variable."""
-
-
 REFUSES: Final = "the database refuses to "
-"""With which a heartbeat says that rows are refused."""
+"""With which a relay's state, and so its heartbeat, says that rows are refused."""
+
 _CONDITION: Final = re.compile(r"destination (\S{1,300}) is (slow|blocked|away|refused) since (\S+Z): ")
 
 

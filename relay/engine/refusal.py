@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from relay.core.blame import MOST_ALIKE, Party, Trial
 from relay.core.errors import StorageError
 from relay.core.event import EventId
+from relay.core.fleet import REFUSES
 from relay.core.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class RefusedRows:
             return {}
         doing, event_id, why = rows[0]
         more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
-        return {"refused_rows": f"the database refuses to {doing} event {event_id}{more}: {why}"}
+        return {"refused_rows": f"{REFUSES}{doing} event {event_id}{more}: {why}"}
 
     def left_to_its_lease(self, event_id: EventId, error: StorageError) -> None:
         """A verdict was refused too often."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -74,7 +74,7 @@ class Reaping:
         self._table = options.table
         self._ahead = LeasesAhead(clock)
         self._ahead_asked = False
-        self._now = statement("outbox/lease:database_time")
+        self._now = statement("session:clock")
         self._leases_ahead = statement("outbox/lease:leases_ahead", options.table)
         self._expired_page = statement("outbox/lease:expired_page", options.table)
         self.head = _FROM_THE_FIRST
@@ -112,7 +112,7 @@ class Reaping:
             self._page_after, self._ahead_asked = _BEFORE_ALL if walks else (self.head, _BEFORE_ALL[1]), False
             rows, at = await self._first_page(values, walks=walks)
             if not rows:
-                self.head = at - max(lease, _MARGIN) - 1.0
+                self.head = at.timestamp() - max(lease, _MARGIN) - 1.0
         else:
             rows, at = await self._connection.run("reaping", partial(self._read_rows, values, ("asked",)))
         if rows:
@@ -123,9 +123,9 @@ class Reaping:
             if times := [time for time in expired if time is not None]:
                 values["ahead"] = times
                 rows, at = await self._connection.run("reaping", partial(self._read_rows, values, ("asked", "ahead")))
-        return ExpiredLeases([LeasedRow(*row[:3]) for row in rows], datetime.fromtimestamp(at, UTC) if rows else None)
+        return ExpiredLeases([LeasedRow(*row[:3]) for row in rows], at if rows else None)
 
-    async def _first_page(self, values: dict[str, Any], *, walks: bool) -> tuple[list[tuple[Any, ...]], float]:
+    async def _first_page(self, values: dict[str, Any], *, walks: bool) -> tuple[list[tuple[Any, ...]], datetime]:
         """The first page, and what it costs where it walks over what is behind the head."""
         work = partial(self._read_rows, values, ("asked",))
         if not walks or self.head == _FROM_THE_FIRST:
@@ -142,7 +142,7 @@ class Reaping:
 
     async def _read_rows(
         self, values: dict[str, Any], tags: Sequence[str], connection: Connection
-    ) -> tuple[list[tuple[Any, ...]], float]:
+    ) -> tuple[list[tuple[Any, ...]], datetime]:
         locked_from, tid_from = self._page_after
         cursor = connection.cursor(binary=True)
         parameters = {**values, "locked_from": locked_from, "tid_from": tid_from}

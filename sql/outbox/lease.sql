@@ -188,10 +188,6 @@ WHERE
 ORDER BY locked_at, ctid
 LIMIT (SELECT %(page)s::bigint);
 
--- name: database_time
--- The time in seconds since 1970. Touches no table. Parameters: none.
-SELECT DATE_PART('epoch', NOW());
-
 -- name: leases_ahead
 -- The times of leases that are more than a minute ahead of the database's clock, MOST rows of them, the last ones first; and
 -- NULL once where there are leases without a time.

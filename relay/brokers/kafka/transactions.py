@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -74,11 +75,9 @@ class KafkaTransactions(KafkaPublisher, Proofs):
             self._slots.append(slot)
             self._free.put_nowait(slot)
         self._fencings.start()
-        try:
+        with suppress(KafkaException, TimeoutError, BrokerUnreachable):  # the probe says so, and tries again
             async with asyncio.timeout(_OPEN_WITHIN):
                 await self.in_thread(proofs.ensure_topic, await self._connection(), self._topic)
-        except (KafkaException, TimeoutError, BrokerUnreachable):
-            pass  # the probe says so, and tries again
 
     def config_of(self, holder: str, number: int) -> dict[str, Any]:
         """The configuration of one transactional id."""

@@ -5,7 +5,6 @@ It is the inbox of the default name, in the outbox's schema. Others are reached 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
@@ -13,7 +12,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from openoutbox.identity import LONGEST_ID
-from relay.console.api.models import ChangeItem, Words, moment_text, payload_text, with_headers
+from relay.console.api.models import ChangeItem, Words, moment_text, stored, with_headers
 from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
 from relay.console.context import Console, ConsoleParts, shows_payloads
 from relay.console.problems import RequestProblem
@@ -44,9 +43,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class LetterItem(_Model):
-    """A message that a consumer has given up."""
-
+class _Letter(_Model):
     state: Literal["dead", "retry"] = Field(description="`retry` until the consumer has tried it again.")
     consumer: str
     event_id: str
@@ -54,6 +51,11 @@ class LetterItem(_Model):
     partition_key: str | None
     tries: int
     since: str
+
+
+class LetterItem(_Letter):
+    """A message that a consumer has given up."""
+
     payload_bytes: int
     error: str | None
 
@@ -70,16 +72,9 @@ class LetterItems(_Model):
     complete: bool = Field(description="False when there are more.")
 
 
-class LetterDetail(_Model):
+class LetterDetail(_Letter):
     """A dead letter, whole."""
 
-    state: Literal["dead", "retry"]
-    consumer: str
-    event_id: str
-    event_type: str | None
-    partition_key: str | None
-    tries: int
-    since: str
     error: str | None
     headers: Any = Field(description="Null when the role may not see it.")
     payload: str | None = Field(description="Null when the role may not see it.")
@@ -89,11 +84,7 @@ class LetterDetail(_Model):
     def of(cls, letter: ShownLetter, *, visible: bool) -> LetterDetail:
         """The API's form of a dead letter, with its payload and headers where they may be seen."""
         values = {**letter._asdict(), "since": moment_text(letter.since)}
-        if not visible:
-            return cls(**{**values, "headers": None, "payload": None, "payload_encoding": "hidden"})
-        text = payload_text(letter.payload)
-        values["payload"] = base64.b64encode(letter.payload).decode() if text is None else text
-        return cls(**values, payload_encoding="base64" if text is None else "utf-8")
+        return cls(**values | stored(letter.headers, letter.payload, visible=visible))
 
 
 class LetterRetryBody(_Model):

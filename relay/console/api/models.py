@@ -131,14 +131,9 @@ class EventDetail(_Model):
         values = event._asdict()
         moments = ("created_at", "available_at", "locked_at", "delivered_at", "updated_at")
         values |= {name: moment_text(values[name]) for name in moments}
-        text = payload_text(event.payload)
-        encoding: _Encoding = "base64" if text is None else "utf-8"
-        values["payload"] = base64.b64encode(event.payload).decode() if text is None else text
-        if not visible:
-            encoding = "hidden"
-            values |= {"payload": None, "headers": None}
+        values |= stored(event.headers, event.payload, visible=visible)
         why = WhyItem.model_validate(explained.why.answer())
-        return cls(**values, payload_encoding=encoding, why=why)
+        return cls(**values, why=why)
 
 
 class ActionBody(_Model):
@@ -306,6 +301,16 @@ def payload_text(payload: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if "\x00" in text else text
+
+
+def stored(headers: str, payload: bytes, *, visible: bool) -> dict[str, str | None]:
+    """The three fields of an answer for headers and payload."""
+    if not visible:
+        return {"headers": None, "payload": None, "payload_encoding": "hidden"}
+    text = payload_text(payload)
+    if text is None:
+        return {"headers": headers, "payload": base64.b64encode(payload).decode(), "payload_encoding": "base64"}
+    return {"headers": headers, "payload": text, "payload_encoding": "utf-8"}
 
 
 def with_headers(detail: BaseModel, headers: str | None, etag: str = "") -> Response:
