@@ -19,9 +19,10 @@ from relay.brokers.greeting import what_listens
 from relay.brokers.kinds import CheckContext, DestinationKind
 from relay.core.allowed import refused_type
 from relay.core.durations import format_duration
-from relay.core.errors import ConfigError, OutboxError
+from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.check import NO_DATABASE, SAMPLE, check_storage
+from relay.outbox.admin.fleet import list_relays
 from relay.outbox.admin.waking import check_wake_ups
 from relay.routing.rules import Dropped, Sent, SentToAll, Undecided, Unmatched
 from relay.settings.rules import lease_margin
@@ -62,7 +63,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
     if plan.several:
         for name, own in plan.destinations.items():
             findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
-    findings += [*_routes(plan, types), *check_log(settings)]
+    findings += [*_routes(plan, types), *_transactions(settings), *check_log(settings)]
     return findings + asyncio.run(_all(plan, types))
 
 
@@ -122,6 +123,24 @@ def _routes(plan: RoutingPlan, types: list[str] | None) -> Iterator[Finding]:
                 yield Finding(Level.ERROR, "endpoints", f"no endpoint takes the event type {event_type!r}", advice)
             case _:
                 pass
+
+
+def _transactions(settings: Settings) -> Iterator[Finding]:
+    """Whether all living relays of the table have KAFKA_TRANSACTIONS, without which none uses them."""
+    if not settings.kafka_transactions or settings.storage_url is None:
+        return
+    try:
+        relays = list_relays(settings.storage_url.get_secret_value(), settings.storage_table_name)
+    except SchemaError as error:
+        message = f"whether every relay of the table has KAFKA_TRANSACTIONS=true cannot be seen: {error}"
+        yield Finding(Level.WARNING, "fleet", message, "make sure of it: one without it repeats events of the others")
+    except OutboxError:
+        return  # said of the storage already
+    else:
+        without = sorted({one.relay_id for one in relays if one.living and one.transactions != "true"})
+        if without:
+            message = f"relays without KAFKA_TRANSACTIONS=true live, so none uses transactions: {', '.join(without)}"
+            yield Finding(Level.WARNING, "fleet", message, "set it for all of them, or stop those")
 
 
 def _lease(settings: Settings) -> Iterator[Finding]:
@@ -190,7 +209,8 @@ async def _broker_advice(settings: Settings, kind: DestinationKind) -> str:
 
 
 async def _probe(settings: Settings) -> None:
-    publisher = publishers.build_publisher(settings)
+    """Without transactions: their probe would end those of the relay with this RELAY_ID, which may be living."""
+    publisher = publishers.build_publisher(settings.model_copy(update={"kafka_transactions": False}))
     await publisher.open()
     try:
         await publisher.probe(_PROBE)

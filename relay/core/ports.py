@@ -273,6 +273,10 @@ class Heartbeat(NamedTuple):
 class Fleet(Protocol):
     """This relay among the relays of the table. Every method raises StorageError, and does nothing without the list."""
 
+    @property
+    def without_proofs(self) -> Sequence[str] | None:
+        """The other living relays that leave no proofs, by the last ``join`` or ``beat``; None without the list."""
+
     async def join(self) -> None:
         """Raises ConfigError when a living relay of the table delivers to another destination."""
 

@@ -1,4 +1,4 @@
-"""The ports of exactly once: a publisher that leaves proofs of what it has published, and what the engine does for it.
+"""The ports of exactly once: a publisher that leaves or reads proofs, and what the engine does for it.
 
 docs/design/exactly-once.md says how they work together. Nothing of it is used by a publisher without proofs.
 """
@@ -65,7 +65,26 @@ class HeldLeases(Protocol):
         """A transaction that began with these events will never be committed."""
 
 
-class Proofs(ABC):
+class ProofReader(ABC):
+    """A publisher whose broker may have proofs that relays of the table have left."""
+
+    @abstractmethod
+    async def keeps_proofs(self) -> bool:
+        """Whether there may be proofs: without them nothing is asked. Raises BrokerUnreachable."""
+
+    @abstractmethod
+    async def end_holder(self, holder: str) -> None:
+        """Decide every transaction of this holder, and end its right to commit what it has claimed until now.
+
+        Raises BrokerUnreachable.
+        """
+
+    @abstractmethod
+    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+        """Those with a committed proof. Their holders were ended before. Raises BrokerUnreachable."""
+
+
+class Proofs(ProofReader):
     """A publisher that publishes in transactions, each with a proof; offered to the engine beside ``Publisher``."""
 
     @abstractmethod
@@ -78,12 +97,8 @@ class Proofs(ABC):
         """
 
     @abstractmethod
-    async def end_holder(self, holder: str) -> None:
-        """Decide every transaction of this holder, and end its right to commit what it has claimed until now.
+    def beside(self, relays: Sequence[str] | None) -> None:
+        """These living relays of the table leave no proofs. While there are any, this one leaves none either.
 
-        Raises BrokerUnreachable.
+        None: which relays there are is not known.
         """
-
-    @abstractmethod
-    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
-        """Those with a committed proof. Their holders were ended before. Raises BrokerUnreachable."""

@@ -1,8 +1,9 @@
 """Finder: what the holder of an expired lease had published before it was lost is settled, the rest is reaped.
 
-For publishers with proofs (``relay.core.proofs``); docs/design/exactly-once.md says why it takes these steps in this
-order. It stands in the place of the storage's own ``reap``, and reaps nothing that it has not asked about: rows are
-settled and reaped under exactly the fence that was asked about, so that one which was renewed meanwhile stays as it is.
+For publishers that can read proofs (``relay.core.proofs``); docs/design/exactly-once.md says why it takes these steps
+in this order. It stands in the place of the storage's own ``reap``. Where there may be proofs it reaps nothing that it
+has not asked about: rows are settled and reaped under exactly the fence that was asked about, so that one which was
+renewed meanwhile stays as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from relay.core.blame import quarters
 from relay.core.errors import BrokerUnreachable, StorageError
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.ports import Publisher, Reaped, Settlement
-from relay.core.proofs import AskedStorage, Begun, ExpiredLeases, LeasedRow, Proofs
+from relay.core.proofs import AskedStorage, Begun, ExpiredLeases, LeasedRow, ProofReader, Proofs
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 
@@ -31,6 +32,11 @@ _NOTHING = Reaped(0, 0)
 def proofs_of(publisher: Publisher) -> Proofs | None:
     """The publisher, where it leaves proofs."""
     return publisher if isinstance(publisher, Proofs) else None
+
+
+def proof_reader_of(publisher: Publisher) -> ProofReader | None:
+    """The publisher, where another relay may have left proofs that it can read."""
+    return publisher if isinstance(publisher, ProofReader) else None
 
 
 class BatchLeases:
@@ -62,7 +68,7 @@ class _Ended(NamedTuple):
 class Finder:
     """Called by the reaper alone."""
 
-    def __init__(self, context: EngineContext, proofs: Proofs) -> None:
+    def __init__(self, context: EngineContext, proofs: ProofReader) -> None:
         self._storage = context.storage
         self._asked = cast("AskedStorage", context.storage)  # the composition gives proofs with such a storage alone
         self._proofs = proofs
@@ -80,6 +86,13 @@ class Finder:
 
     async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
         """As ``OutboxStorage.reap``, some of what has expired; nothing while proofs cannot be read."""
+        try:
+            asked = await self._proofs.keeps_proofs()
+        except BrokerUnreachable as error:
+            return self._wait(error)
+        if not asked:
+            self._say("")
+            return await self._storage.reap(limit, excluded)
         expired = await self._asked.expired(limit, excluded, first=self._first)
         if self._first:
             self._not_ended.clear()
@@ -90,11 +103,14 @@ class Finder:
         try:
             unproven = await self._unproven(expired, expired.seen_at)
         except BrokerUnreachable as error:
-            self._first = True
-            self._say(str(error))
-            return _NOTHING
+            return self._wait(error)
         reaped = await self._asked.reap_exactly(unproven) if unproven else _NOTHING
         return reaped._replace(kept=0, more=True)
+
+    def _wait(self, error: BrokerUnreachable) -> Reaped:
+        self._first = True
+        self._say(str(error))
+        return _NOTHING
 
     def _say(self, unread: str) -> None:
         """Why expired leases wait, in the relay's state."""

@@ -19,6 +19,7 @@ from relay.core.outside import shown
 from relay.core.ports import Fleet, Heartbeat
 from relay.core.telemetry import RelayState
 from relay.engine.context import EngineContext
+from relay.engine.finding import proofs_of
 from relay.engine.pauses import PauseWatch
 from relay.engine.waiting import Patience
 
@@ -54,6 +55,7 @@ class FleetWatch:
         self._inflight = context.inflight
         self._clock = context.clock
         self._samples = deque([(context.clock(), 0, 0)], maxlen=int(_MINUTE / HEARTBEAT) + 1)
+        self._proofs = proofs_of(context.publisher)
         self._differences: Sequence[str] = ()
         self._reminded_at = float("-inf")
 
@@ -72,6 +74,7 @@ class FleetWatch:
                     return
                 await patience.pause()
             else:
+                self._compare_proofs(self._fleet)
                 return
 
     async def run(self) -> None:
@@ -95,11 +98,16 @@ class FleetWatch:
         except StorageError as error:
             self._failed(error)
             return
+        self._compare_proofs(fleet)
         if differences != self._differences:
             self._differences = differences
             for difference in differences:
                 message = "the relays of this table differ: %s; relay-cli fleet lists them"
                 logger.warning(message, difference, extra={"action": "fleet_differs"})
+
+    def _compare_proofs(self, fleet: Fleet) -> None:
+        if self._proofs is not None:
+            self._proofs.beside(fleet.without_proofs)
 
     def _heartbeat(self) -> Heartbeat:
         now, (delivered, failed) = self._clock(), self._settled()

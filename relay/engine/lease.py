@@ -28,7 +28,7 @@ from relay.core.ports import Reaped, Renewal
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.fences import Lease
-from relay.engine.finding import Finder, proofs_of
+from relay.engine.finding import Finder, proof_reader_of
 from relay.engine.losses import LeaseLosses
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions, Refusals
@@ -167,7 +167,7 @@ class LeaseReaper:
     """One loop, ``run``; the only one that calls ``reap``."""
 
     def __init__(self, context: EngineContext) -> None:
-        proofs = proofs_of(context.publisher)
+        proofs = proof_reader_of(context.publisher)
         self._reaps = context.storage if proofs is None else Finder(context, proofs)
         self._health = context.health
         self._telemetry = context.telemetry

@@ -60,6 +60,7 @@ class OutboxFleet:
         self._identity = identity
         self._allow_mixed = allow_mixed
         self._common = _common_settings(identity)
+        self.without_proofs: Sequence[str] | None = None
         self._columns: dict[str, Any] = {**asdict(identity), "living": LIVING, "forgotten": FORGOTTEN}
 
     async def join(self) -> None:
@@ -67,16 +68,16 @@ class OutboxFleet:
         if not self._storage.extensions.relays:
             return
 
-        async def work(connection: Connection) -> tuple[list[tuple[Any, ...]], float]:
+        async def work(connection: Connection) -> tuple[list[tuple[Any, ...]], tuple[float, list[str]]]:
             cursor, leases = connection.cursor(), connection.cursor()
             async with one_transaction(connection):
                 await connection.execute(statement("session:lock_guard"), {"timeout": _LOCK_TIMEOUT})
                 await connection.execute(self._sql("lock"), {"relays": relays_of(self._table).quoted})
                 await cursor.execute(self._sql("join"), {**self._columns, "allow_mixed": self._allow_mixed})
                 await leases.execute(self._sql("longest_lease"), self._columns)
-            return await cursor.fetchall(), (await leases.fetchall())[0][0]
+            return await cursor.fetchall(), (await leases.fetchall())[0]
 
-        others, longest = await self._run("joining the fleet", work)
+        others, (longest, without_proofs) = await self._run("joining the fleet", work)
         if others and not self._allow_mixed:
             relay_id, host, kind, destination = others[0]
             own = f"{self._identity.destination_type} ({self._identity.destination})"
@@ -88,11 +89,12 @@ class OutboxFleet:
                 "FLEET_ALLOW_MIXED=true starts this relay anyway"
             )
         self._storage.longest_lease = longest  # the reaper begins at once, and the first heartbeat comes beside it
+        self.without_proofs = without_proofs
 
     async def beat(self, heartbeat: Heartbeat) -> Sequence[str]:
         """Write the heartbeat; returns how other living relays differ from this one, one sentence each."""
         if not self._storage.extensions.relays:
-            self._storage.longest_lease = 0.0
+            self._storage.longest_lease, self.without_proofs = 0.0, None
             return ()
 
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
@@ -102,6 +104,7 @@ class OutboxFleet:
         rows = await self._run("writing the heartbeat", work)
         neighbours = [(relay_id, CommonSettings(*values)) for relay_id, *values in rows]
         self._storage.longest_lease = max((common.lease_timeout for _, common in neighbours), default=0.0)
+        self.without_proofs = [relay_id for relay_id, common in neighbours if common.transactions != "true"]
         return [sentence for relay_id, common in neighbours for sentence in self._differences(relay_id, common)]
 
     async def leave(self) -> None:

@@ -99,9 +99,16 @@ FROM conflicting
 ORDER BY relay_id;
 
 -- name: longest_lease
--- The longest LEASE_TIMEOUT of the other living relays, 0 without one; in the transaction of join.
--- Index: none. Locks: none. Parameters: living (seconds), instance.
-SELECT COALESCE(MAX(lease_timeout), 0)
+-- The longest LEASE_TIMEOUT of the other living relays, 0 without one, and the ids of those without KAFKA_TRANSACTIONS;
+-- in the transaction of join. Index: none. Locks: none. Parameters: living (seconds), instance.
+SELECT
+    COALESCE(MAX(lease_timeout), 0),
+    COALESCE(
+        ARRAY_AGG(relay_id ORDER BY relay_id) FILTER (
+            WHERE settings #>> '{KAFKA_TRANSACTIONS,value}' IS DISTINCT FROM 'true'
+        ),
+        '{}'
+    )
 FROM openoutbox_relays
 WHERE
     seen_at > NOW() - MAKE_INTERVAL(secs => %(living)s::float8)

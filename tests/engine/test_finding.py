@@ -31,10 +31,17 @@ class MemoryProofs(MemoryPublisher, Proofs):
         self.steps: list[str] = []
         self.known: set[EventId] = set()
         self.unread = ""
+        self.kept = True
         self.meanwhile: Callable[[], None] = lambda: None
 
     async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
         raise NotImplementedError
+
+    def beside(self, relays: Sequence[str] | None) -> None:
+        raise NotImplementedError
+
+    async def keeps_proofs(self) -> bool:
+        return self.kept
 
     async def end_holder(self, holder: str) -> None:
         self.steps.append(f"end {holder}")
@@ -146,6 +153,13 @@ async def test_expired_leases_wait_while_proofs_cannot_be_read_and_the_state_say
     found.proofs.unread = ""
     assert await found.round() == 3
     assert found.context.health.state is RelayState.ACTIVE
+
+
+async def test_without_a_place_for_proofs_nothing_is_asked(found: Found) -> None:
+    ids = await found.expired(3)
+    found.proofs.kept = False
+    assert (await found.finder.reap(10)).total == 3
+    assert (found.proofs.steps, found.statuses(ids)) == ([], [Status.PENDING] * 3)
 
 
 async def test_a_proven_row_that_the_database_refuses_is_not_reaped_and_holds_up_no_other(

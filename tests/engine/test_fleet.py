@@ -25,6 +25,10 @@ class Watched:
         self.calls: list[tuple[str, float]] = []
         self.latest: Heartbeat | None = None
 
+    @property
+    def without_proofs(self) -> Sequence[str]:
+        return ()
+
     async def join(self) -> None:
         await self._called("join")
 

@@ -198,6 +198,22 @@ async def test_the_longest_lease_is_known_before_the_reaper_begins(
     assert [storage.longest_lease for storage in storages] == [0.0, 180.0]
 
 
+async def test_the_living_that_leave_no_proofs_are_known_at_once_and_by_each_heartbeat(
+    outbox: Outbox, relay: NewRelay
+) -> None:
+    """An older one says nothing of the setting."""
+    for relay_id, value in (("off", '{"value": "false"}'), ("on", '{"value": "true"}')):
+        settings = f'{{"KAFKA_TRANSACTIONS": {value}}}'
+        await (await relay(replace(KAFKA, relay_id=relay_id, settings=settings))).join()
+    await (await relay(replace(KAFKA, relay_id="older", settings="{}"))).join()
+    own = await relay(replace(KAFKA, relay_id="own"))
+    await own.join()
+    assert own.without_proofs == ["off", "older"]
+    outbox.database.run("DELETE FROM openoutbox_relays WHERE relay_id = 'older'")
+    await own.beat(BEAT)
+    assert own.without_proofs == ["off"]
+
+
 async def test_without_the_right_the_message_names_the_grant(outbox: Outbox, relay: NewRelay) -> None:
     outbox.database.run("REVOKE INSERT ON openoutbox_relays FROM openoutbox_relay")
     first = await relay(KAFKA)

@@ -108,6 +108,19 @@ def ensure_topic(connection: Mapping[str, Any], topic: str) -> None:
         )
 
 
+def is_there(connection: Mapping[str, Any], topic: str) -> bool:
+    """Whether the topic exists. Raises KafkaException where the broker does not say so."""
+    admin = AdminClient(dict(connection))
+    [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_WITHIN).values()
+    try:
+        described.result(_ANSWER_WITHIN)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return False
+        raise
+    return True
+
+
 def read(connection: Mapping[str, Any], topic: str, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
     """Of these rows those with a committed proof, of all that is in the topic now.
 

@@ -9,32 +9,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
 from relay.brokers.kafka import proofs
+from relay.brokers.kafka.asking import INIT_WITHIN, PRODUCERS, KafkaAsking
 from relay.brokers.kafka.carrying import Carrying
-from relay.brokers.kafka.errors import FATAL_UNTIL_GRANTED
 from relay.brokers.kafka.fencing import Fencings
-from relay.brokers.kafka.options import KafkaOptions, connection_config, transaction_config
+from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.brokers.kafka.transaction import Epoch, Slot, begin_epoch
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
-from relay.core.ports import Publisher, SingleDestination
+from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases, LeasedRow, Proofs
-from relay.core.secrets import mask_values
 
 _log = logging.getLogger(__name__)
 
-PRODUCERS: Final = 4
-"""Transactional ids of a relay. A finder ends these and no others, so it is never lowered."""
-_INIT_WITHIN: Final = 40.0  # seconds: longer than the coordinator takes to end what was left open
 _OWN_WITHIN: Final = 10.0  # seconds for the own transactions to end
 _OPEN_WITHIN: Final = 5.0  # seconds for a look at the topic of proofs before the start
 _GIVEN_UP_WITHIN: Final = 2.0  # seconds; what is late then has not begun, or is not committed any more
@@ -43,27 +39,22 @@ _AGAIN: Final = 1.0  # seconds between two tries to decide a transaction
 
 def publisher_of(options: KafkaOptions) -> Publisher:
     """The publisher for these options."""
-    return KafkaTransactions(options) if options.transactions else KafkaPublisher(options)
+    return KafkaTransactions(options) if options.transactions else KafkaAsking(options)
 
 
-class KafkaTransactions(KafkaPublisher, Proofs):
+class KafkaTransactions(KafkaAsking, Proofs):
     """See the module's text."""
 
     def __init__(self, options: KafkaOptions) -> None:
         super().__init__(options)
-        self._topic = proofs.topic_of(options.transactions_prefix)
         self._slots: list[Slot] = []
         self._free: asyncio.Queue[Slot] = asyncio.Queue()
-        self._threads = ThreadPoolExecutor(3 * PRODUCERS, "kafka-transactions")
         self._carried: dict[asyncio.Task[None], Carrying] = {}
         self._preparing: asyncio.Task[None] | None = None
         self._prepared = False
         self._fencings = Fencings(options.relay_id)
-
-    @property
-    def keeps_runs(self) -> bool:
-        """A transaction is stored as a whole or not at all."""
-        return self._options.in_order
+        self._others: Sequence[str] | None = ()
+        """Living relays of the table that leave no proofs; None where that is not known."""
 
     async def open(self) -> None:
         """Check the configuration, and the topic of proofs where the broker answers. Raises ConfigError."""
@@ -79,23 +70,40 @@ class KafkaTransactions(KafkaPublisher, Proofs):
             async with asyncio.timeout(_OPEN_WITHIN):
                 await self.in_thread(proofs.ensure_topic, await self._connection(), self._topic)
 
-    def config_of(self, holder: str, number: int) -> dict[str, Any]:
-        """The configuration of one transactional id."""
-        config = self._config | transaction_config(self._options)
-        name = f"{self._options.transactions_prefix}/{holder}/{number}"
-        return config | {"transactional.id": name, "error_cb": self._note_error}
-
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Not without leases."""
         raise NotImplementedError
 
     async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
         """Begin as soon as a producer is free."""
+        if self.plain:
+            await super().publish(events, sink)
+            return
         slot = await self._take()
         carrying = Carrying(self, self._options, slot, sink, holding)
         task = asyncio.get_running_loop().create_task(carrying.carry(events))
         self._carried[task] = carrying
         task.add_done_callback(partial(self._carried_out, slot))
+
+    @property
+    def plain(self) -> bool:
+        """Whether events go without transactions."""
+        return bool(self._others)
+
+    def beside(self, relays: Sequence[str] | None) -> None:
+        """See ``Proofs``; said once for each change."""
+        if relays == self._others:
+            return
+        if relays:
+            message = "relays without KAFKA_TRANSACTIONS=true, or older ones, live: %s. Until they are gone this relay "
+            message += "publishes without transactions, too: at least once"
+            _log.warning(message, ", ".join(relays), extra={"action": "transactions_off"})
+        elif relays is None:
+            message = "the list of relays (extension fleet) is missing: whether all have KAFKA_TRANSACTIONS is not seen"
+            _log.info(message, extra={"action": "transactions_unwatched"})
+        elif self.plain:
+            _log.info("every relay has KAFKA_TRANSACTIONS: exactly once", extra={"action": "transactions_on"})
+        self._others = relays
 
     def _carried_out(self, slot: Slot, task: asyncio.Task[None]) -> None:
         del self._carried[task]
@@ -134,7 +142,7 @@ class KafkaTransactions(KafkaPublisher, Proofs):
                 raise BrokerRefused(self._fencings.twin)
             await self._renew()
             try:
-                slot.epoch = await self.in_thread(begin_epoch, slot.config, _INIT_WITHIN)
+                slot.epoch = await self.in_thread(begin_epoch, slot.config, INIT_WITHIN)
             except KafkaException as error:
                 raise BrokerUnreachable(self._text(error, slot.config["transactional.id"])) from None
         return slot.epoch
@@ -164,12 +172,14 @@ class KafkaTransactions(KafkaPublisher, Proofs):
         slot.busy = False
         self._free.put_nowait(slot)
 
+    async def keeps_proofs(self) -> bool:
+        """It leaves some itself."""
+        return True
+
     async def end_holder(self, holder: str) -> None:
-        """End the epochs of all of the holder's transactional ids."""
+        """As each relay does; its own only once its transactions have ended."""
         if holder != self._options.relay_id:
-            configs = [self.config_of(holder, number) for number in range(PRODUCERS)]
-            ended = (self.in_thread(_end_epoch, config) for config in configs)
-            await self._asked(asyncio.gather(*ended), f"transactions of {holder}")
+            await super().end_holder(holder)
             return
         if any(slot.in_doubt for slot in self._slots):
             raise BrokerUnreachable("a transaction of this relay is not decided yet")
@@ -186,14 +196,6 @@ class KafkaTransactions(KafkaPublisher, Proofs):
         finally:
             for slot in taken:
                 self._put_back(slot)
-
-    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
-        """Read the topic of proofs up to its end."""
-        connection = await self._connection()
-        proven: frozenset[LeasedRow] = await self._asked(
-            self.in_thread(proofs.read, connection, self._topic, rows), self._topic
-        )
-        return proven
 
     async def decide(self, slot: Slot, rows: Iterable[LeasedRow]) -> frozenset[LeasedRow]:
         """What became of a transaction of the slot whose commit was asked for; as a finder finds out."""
@@ -215,6 +217,7 @@ class KafkaTransactions(KafkaPublisher, Proofs):
         """Give up what is not being committed."""
         lost = Unreachable(reason)
         ending = [task for task, one in self._carried.items() if one.give_up(lost)]
+        await super().abandon(reason)
         if ending:
             await asyncio.wait(ending, timeout=_GIVEN_UP_WITHIN)
 
@@ -222,7 +225,7 @@ class KafkaTransactions(KafkaPublisher, Proofs):
         """Abandon what is left. What is being committed is decided by who finds its lease."""
         for one in self._carried.values():
             one.leave()
-        await super().close()
+        await KafkaPublisher.close(self)
         self._fencings.stop()
         tasks = [*self._carried, *([self._preparing] if self._preparing else [])]
         for task in tasks:
@@ -233,72 +236,32 @@ class KafkaTransactions(KafkaPublisher, Proofs):
 
     def twin(self) -> Publisher:
         """The same producers: a connection that is cut is held against no event, since all share it."""
-        return _SameProducers(self)
-
-    def in_thread(self, work: Any, *arguments: Any) -> asyncio.Future[Any]:  # noqa: ANN401 - as the work returns
-        """Run what blocks in a thread of its own."""
-        return asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *arguments))
-
-    async def _connection(self) -> dict[str, Any]:
-        await self._renew()
-        return connection_config(self._config) | {"log_level": 0}  # its lines go straight to standard error
+        return _SameProducers(self, self._options)
 
     def _clients(self) -> Iterable[Any]:
         return (*super()._clients(), *self._slots)
 
-    async def _asked(self, answer: Any, what: str) -> Any:  # noqa: ANN401 - as the answer
-        try:
-            return await answer
-        except KafkaException as error:
-            raise BrokerUnreachable(self._text(error, what)) from None
 
-    def _text(self, error: KafkaException, what: str) -> str:
-        code = error.args[0].name()
-        prefix = self._options.transactions_prefix
-        advice = f"; grant WRITE and DESCRIBE on transactional ids that begin with {prefix}/"
-        advice = advice if code in FATAL_UNTIL_GRANTED else ""
-        return mask_values(f"{what}: {code}: {error.args[0].str()}{advice}", self._config)
+class _SameProducers(KafkaPublisher, Proofs):
+    """What it hands over in transactions is abandoned with the publisher that the producers belong to."""
 
-
-class _SameProducers(SingleDestination, Proofs):
-    """What it hands over is abandoned and closed with the publisher that the producers belong to."""
-
-    name = KafkaTransactions.name
-
-    def __init__(self, producers: KafkaTransactions) -> None:
+    def __init__(self, producers: KafkaTransactions, options: KafkaOptions) -> None:
+        super().__init__(replace(options, max_attempts=1))
         self._producers = producers
 
-    @property
-    def keeps_runs(self) -> bool:
-        return self._producers.keeps_runs
-
-    async def open(self) -> None:
-        pass
-
-    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        raise NotImplementedError
-
     async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
-        await self._producers.publish_held(events, sink, holding)
+        await (
+            self.publish(events, sink) if self._producers.plain else self._producers.publish_held(events, sink, holding)
+        )
 
-    async def probe(self, timeout: float) -> None:
-        await self._producers.probe(timeout)
+    def beside(self, relays: Sequence[str] | None) -> None:
+        pass  # the producers know
+
+    async def keeps_proofs(self) -> bool:
+        return True
 
     async def end_holder(self, holder: str) -> None:
         await self._producers.end_holder(holder)
 
     async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
         return await self._producers.proven(rows)
-
-    async def abandon(self, reason: str) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass
-
-    def twin(self) -> Publisher:
-        return self
-
-
-def _end_epoch(config: dict[str, Any]) -> None:
-    begin_epoch(config, _INIT_WITHIN)

@@ -1,0 +1,114 @@
+"""Reading the proofs that relays of the table have left in Kafka, whether or not this one leaves any.
+
+A relay whose KAFKA_TRANSACTIONS is off finds expired leases of one that had it on. It settles what that one's proofs
+show as committed (docs/design/exactly-once.md), where the broker has their topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+
+from relay.brokers.kafka import proofs
+from relay.brokers.kafka.errors import FATAL_UNTIL_GRANTED
+from relay.brokers.kafka.options import KafkaOptions, connection_config, transaction_config
+from relay.brokers.kafka.publisher import KafkaPublisher
+from relay.brokers.kafka.transaction import begin_epoch
+from relay.core.clock import steady_seconds
+from relay.core.errors import BrokerUnreachable
+from relay.core.proofs import LeasedRow, ProofReader
+from relay.core.secrets import mask_values
+
+_log = logging.getLogger(__name__)
+
+PRODUCERS: Final = 4
+"""Transactional ids of a relay. A finder ends these and no others, so it is never lowered."""
+INIT_WITHIN: Final = 40.0  # seconds: longer than the coordinator takes to end what was left open
+_LOOKED: Final = 1.0
+"""Seconds for which a look for the topic holds: it is made before a first claim, and no lease is as short."""
+
+
+class KafkaAsking(KafkaPublisher, ProofReader):
+    """Publishes without transactions, and reads proofs where there are any."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        super().__init__(options)
+        self._topic = proofs.topic_of(options.transactions_prefix)
+        self._threads = ThreadPoolExecutor(3 * PRODUCERS, "kafka-transactions")
+        self._kept = False
+        self._looked_at = float("-inf")
+        self._unseen = False
+
+    async def keeps_proofs(self) -> bool:
+        """Whether the topic of proofs is there. One that this login may not see is taken for none."""
+        if steady_seconds() - self._looked_at < _LOOKED:
+            return self._kept
+        now, connection = steady_seconds(), await self._connection()
+        try:
+            self._kept = await self.in_thread(proofs.is_there, connection, self._topic)
+        except KafkaException as error:
+            if error.args[0].name() not in FATAL_UNTIL_GRANTED:
+                raise BrokerUnreachable(self._text(error, self._topic)) from None
+            self._kept = False
+            if not self._unseen:
+                message = "the topic of proofs %s cannot be seen: expired leases are reaped without asking: %s"
+                _log.info(message, self._topic, error.args[0].str(), extra={"action": "proofs_unseen"})
+            self._unseen = True
+        self._looked_at = now
+        return self._kept
+
+    async def end_holder(self, holder: str) -> None:
+        """End the epochs of all of the holder's transactional ids."""
+        configs = [self.config_of(holder, number) for number in range(PRODUCERS)]
+        ended = (self.in_thread(_end_epoch, config) for config in configs)
+        await self._asked(asyncio.gather(*ended), f"transactions of {holder}")
+
+    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+        """Read the topic of proofs up to its end."""
+        connection = await self._connection()
+        proven: frozenset[LeasedRow] = await self._asked(
+            self.in_thread(proofs.read, connection, self._topic, rows), self._topic
+        )
+        return proven
+
+    async def close(self) -> None:
+        """Abandon what is left."""
+        await super().close()
+        self._threads.shutdown(wait=False)
+
+    def config_of(self, holder: str, number: int) -> dict[str, Any]:
+        """The configuration of one transactional id."""
+        config = self._config | transaction_config(self._options)
+        name = f"{self._options.transactions_prefix}/{holder}/{number}"
+        return config | {"transactional.id": name, "error_cb": self._note_error}
+
+    def in_thread(self, work: Any, *arguments: Any) -> asyncio.Future[Any]:  # noqa: ANN401 - as the work returns
+        """Run what blocks in a thread of its own."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *arguments))
+
+    async def _connection(self) -> dict[str, Any]:
+        await self._renew()
+        return connection_config(self._config) | {"log_level": 0}  # its lines go straight to standard error
+
+    async def _asked(self, answer: Any, what: str) -> Any:  # noqa: ANN401 - as the answer
+        try:
+            return await answer
+        except KafkaException as error:
+            raise BrokerUnreachable(self._text(error, what)) from None
+
+    def _text(self, error: KafkaException, what: str) -> str:
+        code = error.args[0].name()
+        prefix = self._options.transactions_prefix
+        advice = f"; grant WRITE and DESCRIBE on transactional ids that begin with {prefix}/"
+        advice = advice if code in FATAL_UNTIL_GRANTED else ""
+        return mask_values(f"{what}: {code}: {error.args[0].str()}{advice}", self._config)
+
+
+def _end_epoch(config: dict[str, Any]) -> None:
+    begin_epoch(config, INIT_WITHIN)
