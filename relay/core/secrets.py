@@ -96,6 +96,10 @@ _END_OF_BARE: Final = re.compile(r"[\s,}\]]|$")
 _QUOTE_OR_NAME: Final = re.compile(r"[\"'](?!\w)|(?<![\w.\-%])(?P<name>[\w.\-%]++)\s*=")
 _SIGNS: Final = ("@", "=", ":", "--", "<", "%", "'", '"')
 """One of them is in each text that ``_masked_line`` masks a part of."""
+_NAMED_SIGNS: Final = ("=", "'", '"')
+"""One of them is in each match of ``_NAMED``."""
+_SAID_SIGNS: Final = (":", "--", "<", "%", "'", '"')
+"""One of them is in each match of ``_SAID``, or follows it."""
 _SEPARATORS: Final = " \t\f\v,;&"
 
 
@@ -253,7 +257,8 @@ def _named(line: str) -> Iterator[tuple[int, int]]:
     position = counted = 0
     odd = dict.fromkeys("\"'", False)
     """Whether a quote of that kind is open."""
-    while (match := _NAMED.search(line, position)) is not None:
+    last = max(map(line.rfind, _NAMED_SIGNS))
+    while position <= last and (match := _NAMED.search(line, position)) is not None:
         position = match.end()  # a value may itself begin with a name, as that of a URL's parameter
         if is_secret(match["key"] or match["name"]):
             for quote in odd:
@@ -267,7 +272,8 @@ def _said(line: str) -> Iterator[tuple[int, int]]:
     """Where the value of ``name: value``, of ``--name value``, of a tag, of an encoded name begins and ends."""
     end_of_line = len(line.rstrip("\r\n"))
     position = 0
-    while (match := _SAID.search(line, position)) is not None:
+    last = max(map(line.rfind, _SAID_SIGNS))
+    while position <= last and (match := _SAID.search(line, position)) is not None:
         position = max(match.end(), _end_of_said(line, match, end_of_line))
         if position > match.end():
             yield match.end(), position

@@ -3,8 +3,8 @@
 -- name: failing
 -- Events that failed, grouped by type and error: of those that are dead, of those that wait for a later time, and of those
 -- that are due, the newest (the next, the oldest) MOST. The error is the begin of last_error, of LONGEST characters. The
--- largest GROUPS groups are returned. Groups are compared by bytes, which no collation makes slow. What waits without a
--- failed attempt is one group without a type, the last one: it was examined, too.
+-- largest GROUPS groups are returned, the newest of equal ones. Groups are compared by bytes, which no collation makes slow.
+-- What waits without a failed attempt is one group without a type: it was examined, too.
 -- Indexes: idx_openoutbox_prune_dead and idx_openoutbox_processing_queue, three times MOST entries at most, after claim:guard in
 -- its transaction. Locks: none. Parameters: most, longest, groups. Result: the fields of ErrorGroup; how many dead events, later
 -- ones and due ones were examined, and how many groups there are.
@@ -70,5 +70,5 @@ SELECT
     COUNT(*) OVER ()
 FROM examined
 GROUP BY failing_type, error
-ORDER BY BOOL_OR(fails) DESC, COUNT(*) DESC
+ORDER BY COUNT(*) DESC, MAX(updated_at) DESC
 LIMIT (SELECT %(groups)s::bigint);

@@ -26,10 +26,10 @@ from relay.postgres.sql import TableName, statement
 
 T = TypeVar("T")
 
-MOST_READ: Final = 10_000
+MOST_READ: Final = 5_000
 """The newest dead events that are read for their causes, those that are tried again next, and those that are due."""
-MOST_GROUPS: Final = 5_000
-"""The groups of one type and one error that are read, the largest ones: each error is folded on its own."""
+MOST_GROUPS: Final = 2_000
+"""The groups of one type and one error that are read, the largest, then the newest: each error is folded on its own."""
 
 
 class ExplainedEvent(NamedTuple):

@@ -47,6 +47,11 @@ def test_a_folded_text_folds_to_itself(text: str) -> None:
     assert folded(folded(text)) == folded(text)
 
 
+@given(st.text("ab1.,:-# x0", max_size=60))
+def test_a_text_folds_word_by_word_as_it_does_at_once(text: str) -> None:
+    assert folded(text) == folded(f"{text} ''").removesuffix(" #")
+
+
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.uuids(), st.uuids())
 def test_errors_that_differ_in_numbers_and_ids_alone_are_one(one: int, two: int, id_: object, other: object) -> None:
     assert folded(f"{one} of event {id_} at host-1") == folded(f"{two} of event {other} at host-1")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import psycopg
 import pytest
 
+from relay.outbox.admin import explain
+from relay.outbox.admin.causes import LONGEST
 from relay.outbox.admin.explain import read_causes
 from relay.outbox.admin.search import SEARCH_SECONDS, EventSearch, find_events, search_events
-from relay.postgres.sql import TableName
+from relay.postgres.sql import TableName, statement
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database, drop_database
 from tests.system.scale.test_console import timed
@@ -49,14 +53,39 @@ def filled(request: pytest.FixtureRequest, postgres: str) -> Iterator[Outbox]:
     drop_database(database)
 
 
-def test_a_thousand_causes_are_read_in_a_tenth_of_a_second(filled: Outbox, capsys: pytest.CaptureFixture[str]) -> None:
-    seconds = timed(lambda: read_causes(filled.reader_url, TABLE))
+def test_a_thousand_causes_take_a_tenth_of_a_second_of_either_server(
+    filled: Outbox, capsys: pytest.CaptureFixture[str]
+) -> None:
     reading = read_causes(filled.reader_url, TABLE)
+    seconds = timed(lambda: read_causes(filled.reader_url, TABLE))
+    ours, databases = _processor_seconds(filled.reader_url)
     with capsys.disabled():
         print(f"\n{len(reading.causes)} causes in {seconds * 1000:.0f} ms; {reading.sample}", end="")
+        print(f"\nof a processor: {ours * 1000:.0f} ms here, {databases * 1000:.0f} ms in PostgreSQL", end="")
     assert len(reading.causes) == 1000
     assert reading.sample
-    assert seconds < 1.0  # a busy machine takes several times the 0.1 s that a quiet one may
+    assert ours < 0.1
+    assert databases < 0.1
+
+
+def _processor_seconds(url: str) -> tuple[float, float]:
+    """What reading the causes takes of a processor in this process and in PostgreSQL's, the least of five times.
+
+    Other work on the machine does not count.
+    """
+    ours, databases = [], []
+    bounds = {"most": explain.MOST_READ, "longest": LONGEST, "groups": explain.MOST_GROUPS}
+    with psycopg.connect(url) as connection:
+        connection.execute(statement("outbox/claim:guard"))
+        figures = Path(f"/proc/{connection.info.backend_pid}/schedstat")
+        for _ in range(5):
+            began = time.process_time()
+            read_causes(url, TABLE)
+            ours.append(time.process_time() - began)
+            before = int(figures.read_text().split()[0])
+            connection.execute(statement("outbox/causes:failing", TABLE), bounds)
+            databases.append((int(figures.read_text().split()[0]) - before) / 1e9)
+    return min(ours), min(databases)
 
 
 def test_few_events_of_a_key_are_found_by_one_search(filled: Outbox, capsys: pytest.CaptureFixture[str]) -> None:
