@@ -13,7 +13,7 @@ from relay.brokers.kafka.proofs import topic_of
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from tests.support.daemon import Daemon
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, give_rights
 from tests.support.waiting import patience, wait_until
 from tests.system.chaos.brokers import Broker
 from tests.system.chaos.conftest import MakeBroker
@@ -73,6 +73,8 @@ def test_a_relay_without_transactions_asks_for_the_proofs_of_one_that_died(
 def test_transactions_wait_until_every_living_relay_has_them(outbox: Outbox, make_broker: MakeBroker) -> None:
     broker = make_broker("kafka")
     add_extension(outbox.owner_url, TableName(), "fleet")
+    with outbox.database.connect() as connection:
+        give_rights(connection)
     with ExitStack() as stack:
         other = stack.enter_context(relay(outbox, broker, "without", transactions=False)).wait_ready()
         os.kill(other.pid, signal.SIGSTOP)  # it lives, and takes no events
@@ -80,7 +82,7 @@ def test_transactions_wait_until_every_living_relay_has_them(outbox: Outbox, mak
         outbox.fill(broker.destination, EVENTS)
         wait_until(lambda: own.running and delivered(outbox) == EVENTS, 60, "delivery without transactions")
         [line] = [line for line in own.log_lines() if line.get("action") == "transactions_off"]
-        assert "without" in line["message"]
+        assert "without" in line["msg"]
         assert proofs(outbox, broker) == 0
         os.kill(other.pid, signal.SIGCONT)
         assert other.stop() == 0
