@@ -14,7 +14,6 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.staticfiles import StaticFiles
 
 from relay.console import access
 from relay.console.api import causes, changes, event_types, events, fleet, inbox, log, outbox, parked, prune, store
@@ -32,16 +31,16 @@ from relay.console.pages import logins as login_pages
 from relay.console.pages import prune as prune_pages
 from relay.console.pages import settings as settings_pages
 from relay.console.pages import store as store_pages
-from relay.console.pages.render import FOLDER, page
+from relay.console.pages.render import page
+from relay.console.places import MOST_PLACES, DatabasePlaces
 from relay.console.problems import RequestProblem, problem_of
 from relay.console.readings import FreshAfterChanges
+from relay.console.static import static_files
 from relay.core.errors import OutboxError
 from relay.settings.settings import Settings
 from relay.version import __version__
 
 API: Final = "/api/v1"
-MOST_THREADS: Final = 8
-"""Requests that work with the database at once: each holds one connection while it runs."""
 _RESOURCES: Final = (
     events,
     causes,
@@ -92,9 +91,10 @@ def build_console(settings: Settings) -> FastAPI:
     app.get(f"{API}/openapi.json", include_in_schema=False, dependencies=[reading])(partial(openapi_document, app))
     for part in _PAGES:
         app.include_router(part.router)
-    app.mount("/static", StaticFiles(directory=FOLDER / "static"), name="static")
+    app.mount("/static", static_files, name="static")
     app.get("/healthz", include_in_schema=False)(_health)
     app.add_middleware(ConditionalGet, prefix=API)
+    app.add_middleware(DatabasePlaces, api=API)
     app.add_middleware(FreshAfterChanges, readings=app.state.console.readings)
     access.install(app, settings)
     return app
@@ -107,7 +107,7 @@ async def _health() -> dict[str, str]:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    current_default_thread_limiter().total_tokens = MOST_THREADS
+    current_default_thread_limiter().total_tokens = MOST_PLACES
     try:
         yield
     finally:
@@ -128,7 +128,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     return response
 
 
-def _known_parameters(request: Request) -> None:
+async def _known_parameters(request: Request) -> None:
     """Refuse unknown parameters: a misspelt filter would return what it should exclude. Raises RequestProblem."""
     route: Any = request.scope.get("route")
     if not isinstance(route, APIRoute):

@@ -58,4 +58,8 @@ def shows_payloads(identity: Identity) -> bool:
     return identity.role >= Role.OPERATOR
 
 
-ConsoleParts = Annotated[Console, Depends(console_of)]
+async def _console(request: Request) -> Console:
+    return console_of(request)  # a dependency that is no coroutine would need a thread
+
+
+ConsoleParts = Annotated[Console, Depends(_console)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from relay.core.errors import ConfigError
 from relay.core.extras import requires
 from relay.settings.former import FORMER
 from relay.settings.settings import Settings
@@ -41,24 +40,22 @@ def serve(settings: Settings) -> None:
         import uvicorn  # noqa: PLC0415 - only where the console runs
 
         from relay.console.app import build_console  # noqa: PLC0415 - the same
+        from relay.server import BoundedServer, ClientConnection, ServerLimits, listen  # noqa: PLC0415 - the same
     host, port = settings.console_port
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     json = settings.environment == "production"
     configure_logs(LogOptions(json=json, relay_id="console", level=level, secrets=settings.secrets()))
     app = build_console(settings)
+    listening = listen("CONSOLE_PORT", host, port)
     _log.info("console at http://%s:%d", f"[{host}]" if ":" in host else host, port, extra={"action": "console"})
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
+        http=ClientConnection,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,  # CONSOLE_TRUSTED_PROXIES decides; uvicorn believes every process of this machine
         timeout_graceful_shutdown=5,
     )
-    try:
-        uvicorn.Server(config).run()
-    except SystemExit as end:
-        if end.code:
-            raise ConfigError(f"CONSOLE_PORT: cannot listen on {host}:{port}; is it in use?") from None
+    BoundedServer(config, listening, ServerLimits(), "CONSOLE_PORT").run()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relay.server.connections import ServerLimits
+from relay.server.bounded import BoundedServer, listen
+from relay.server.connections import ClientConnection, ServerLimits
 from relay.server.http import ServerOptions, StatusServer
 
-__all__ = ["ServerLimits", "ServerOptions", "StatusServer"]
+__all__ = ["BoundedServer", "ClientConnection", "ServerLimits", "ServerOptions", "StatusServer", "listen"]

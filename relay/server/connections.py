@@ -102,8 +102,10 @@ def _under_way(cycle: RequestResponseCycle | None) -> bool:
 class Connections:
     """All connections of one server. ``accept`` runs until it is cancelled; ``drop_late`` is called now and then."""
 
-    def __init__(self, limits: ServerLimits, new_connection: Callable[[], ClientConnection]) -> None:
+    def __init__(self, limits: ServerLimits, new_connection: Callable[[], ClientConnection], variable: str) -> None:
+        """``variable`` names the address in the log."""
         self._limits = limits
+        self._variable = variable
         self._new_connection = new_connection
         self._open: set[ClientConnection] = set()
         self._reminded_at = float("-inf")
@@ -164,7 +166,8 @@ class Connections:
         if now - self._reminded_at >= _REMIND_SECONDS:
             self._reminded_at = now
             logger.warning(
-                "SERVER_PORT: no connection can be accepted: %s. Raise the limit of open files (ulimit -n)",
+                "%s: no connection can be accepted: %s. Raise the limit of open files (ulimit -n)",
+                self._variable,
                 error.strerror or error,
                 extra={"action": "accept_failed"},
             )

@@ -13,6 +13,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from relay.console.static import STATIC
 from relay.outbox.extensions import add_extension
 from relay.outbox.options import application_name
 from relay.postgres.sql import TableName
@@ -48,7 +49,7 @@ def send(console: ConsoleClient, path: str, **fields: str) -> httpx.Response:
         "/settings",
         "/settings?all=true",
         "/changes",
-        "/static/console.js",
+        f"{STATIC}/console.js",
     ],
 )
 def test_every_page_answers_on_an_empty_outbox_with_a_strict_policy(console: ConsoleClient, path: str) -> None:

@@ -37,6 +37,8 @@ def require(role: AccessRole) -> Callable[[Request], Awaitable[Identity]]:
             raise HTTPException(401, "log in first")
         if visitor.role < role:
             raise HTTPException(403, f"this needs the role {role}; {visitor.name} has the role {visitor.role}")
+        if hasattr(request.state, "take_place"):  # not before: no place is waited for to be refused
+            await request.state.take_place()
         return visitor
 
     _ROLES[identity] = role

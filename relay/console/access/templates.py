@@ -7,6 +7,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from relay.console.static import STATIC
+
 
 def render(template: str, **values: object) -> str:
     """A page; every value is escaped."""
@@ -16,4 +18,6 @@ def render(template: str, **values: object) -> str:
 @cache
 def _environment() -> Environment:
     loader = FileSystemLoader(Path(__file__).with_name("pages"))
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    pages.globals["static"] = STATIC
+    return pages

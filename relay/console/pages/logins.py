@@ -30,7 +30,7 @@ _WITHOUT_LOGIN: Final = {
 
 
 @router.get("/logins")
-def logins_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
+async def logins_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
     """The login of this browser; a request that proves itself otherwise has none to end."""
     proof: Proof = request.state.proof
     login: Login | None = request.state.login if proof is Proof.COOKIE else None

@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse
 
 from relay.console.access import Identity, Role
 from relay.console.context import console_of, shows_payloads
+from relay.console.static import STATIC
 from relay.core.durations import span
 from relay.postgres.codec import Moment
 from relay.version import __version__
@@ -78,7 +79,12 @@ def _environment() -> Environment:
         "latency": _latency,
         "query": urlencode,
     }
-    environment.globals |= {"navigation": NAVIGATION, "version": __version__, "new_key": lambda: str(uuid4())}
+    environment.globals |= {
+        "static": STATIC,
+        "navigation": NAVIGATION,
+        "version": __version__,
+        "new_key": lambda: str(uuid4()),
+    }
     return environment
 
 
