@@ -17,7 +17,7 @@ from relay.outbox.options import PostgresOptions
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
 from relay.postgres.pipeline import one_transaction
-from relay.postgres.prepared import plans_once, tags_of
+from relay.postgres.prepared import keeps_plan, plan_next, plans_once, tags_of
 from relay.postgres.sql import statement
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 KINDS: Final = ("delivered", "retried", "buried", "released")
 """The kinds of verdict: names of statements in ``sql/outbox/settle.sql`` and of counts in ``Settled``."""
 
-_KEEP_PLANS: Final = statement("session:keep_plans")
 _ENDING: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 """Seconds between looks whether a cancelled statement has ended. Rows that stay locked are another session's."""
 Call = tuple[LiteralString, dict[str, Any]]
@@ -50,13 +49,13 @@ class SettleStatements:
         """For rows that a DELETE leaves: they are set DELIVERED."""
 
     @staticmethod
-    async def _together(connection: Connection, calls: Sequence[Call]) -> list[AsyncCursor[Any]]:
-        kept, cursors = plans_once(connection), []
+    async def _together(connection: Connection, calls: Sequence[Call], *, keep: bool) -> list[AsyncCursor[Any]]:
+        cursors = []
         async with one_transaction(connection):
             for number, call in enumerate(calls):
-                if number and kept:  # the one before has undone it for this transaction
-                    await connection.execute(_KEEP_PLANS, prepare=True)
-                cursors.append(await connection.execute(*call, prepare=kept))
+                if number or not keep:  # the one before has undone it for this transaction
+                    await plan_next(connection, keep=keep)
+                cursors.append(await connection.execute(*call, prepare=keep))
         return cursors
 
     async def execute(
@@ -71,10 +70,11 @@ class SettleStatements:
         """
         tags = tags_of(connection)
         calls = [(place, kind, call) for place, one in enumerate(settlements) for kind, call in self._calls(one, tags)]
-        if len(calls) == 1:
-            cursors = [await connection.execute(*calls[0][2], prepare=plans_once(connection))]
+        few = keeps_plan(connection, max(map(len, settlements)))
+        if len(calls) == 1 and (few or not plans_once(connection)):
+            cursors = [await connection.execute(*calls[0][2], prepare=few)]
         else:
-            cursors = await self._together(connection, [call for _, _, call in calls])
+            cursors = await self._together(connection, [call for _, _, call in calls], keep=few)
         counts: list[dict[str, Any]] = [{} for _ in settlements]
         for (place, kind, _), cursor in zip(calls, cursors, strict=True):
             counts[place][kind] = cursor.rowcount
