@@ -83,6 +83,7 @@ class Prepared:
 
     def __init__(self, preparation: Preparation) -> None:
         self._preparation = preparation
+        self._errors = 0  # since names were taken back
 
     def session(self, *tags: str) -> Work[None]:
         """What a new connection does, in place of ``read_committed``; ``tags`` are those of the statement."""
@@ -106,7 +107,8 @@ class Prepared:
     async def recover(self, connection: Connection, error: psycopg.Error) -> bool:
         """After an error: whether the same work may succeed over a new connection, since a statement was lost.
 
-        psycopg forgets the name of a statement that fails when it is first executed, and the server would keep it.
+        psycopg forgets the name of a statement that fails when it is first executed, and the server keeps it: after as
+        many errors as there may be names, all are taken back.
         """
         place = error.diag.source_function
         if not tags_of(connection):
@@ -114,7 +116,8 @@ class Prepared:
         if place in _UNKNOWN:
             self._end()
             return True
-        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+        self._errors = (self._errors + 1) % _MOST
+        if self._errors == 0 and connection.pgconn.transaction_status == TransactionStatus.IDLE:
             with suppress(psycopg.Error):
                 await connection.execute("BEGIN")
                 await connection.execute("DEALLOCATE ALL")

@@ -181,7 +181,7 @@ async def hold_beside(
     left = "SELECT count(*) FROM openoutbox_events WHERE headers @> '{\"bad\": false}' AND status <> 'DELIVERED'"
     rounds = 1 if key is None else 3  # over all that is refused; the second row of a key comes in the next one
     # Asked of the broker: a count of the table for each look would hold up the relay, which is in the same loop.
-    await eventually(lambda: len(running.broker.offered) >= good, 30 + rounds * refused / 200, what="the good ones")
+    await eventually(lambda: len(running.broker.offered) >= good, 30 + rounds * refused / 30, what="the good ones")
     await eventually(lambda: outbox.database.run(left) == [(0,)])
     offered = [event.event_id for event in running.broker.offered]
     assert len(offered) == len(set(offered))

@@ -194,10 +194,48 @@ async def test_settles_that_were_refused_while_they_were_prepared_are_prepared_a
     with outbox.database.connect() as owner:
         owner.execute("ALTER TABLE openoutbox_events DROP CONSTRAINT never")
     assert await storage.settle([settlement]) == [Settled(delivered=1, buried=1, released=1)]
-    assert len(await asked(storage._settling, _PLANS)) == 4  # one lets the second and third keep their plans
+    # One lets the second and third keep their plans; one was refused, and is taken back with others like it.
+    assert len(await asked(storage._settling, _PLANS)) == 5
     assert await prepares(storage._settling)
     await storage.close()
     assert "preparing_ended" not in caplog.text
+
+
+@pytest.mark.session
+async def test_refusals_in_any_number_leave_a_bounded_number_of_statements(outbox: Outbox) -> None:
+    outbox.insert([Row("topic")])
+    storage = await opened(outbox)
+    claim = await claimed(storage)
+    assert claim.fence is not None
+    with outbox.database.connect() as owner:
+        owner.execute("ALTER TABLE openoutbox_events ADD CONSTRAINT never CHECK (status <> 'DELIVERED') NOT VALID")
+    settlement = Settlement(claim.fence, delivered=[event.event_id for event in claim.events])
+    for _ in range(80):
+        with pytest.raises(StorageError):
+            await storage.settle([settlement])
+    assert len(await asked(storage._settling, _PLANS)) <= 32
+    await storage.close()
+
+
+@pytest.mark.session
+async def test_a_settle_or_renewal_of_a_long_list_is_planned_for_it(outbox: Outbox) -> None:
+    """Else each row is compared with the whole list."""
+    outbox.insert([Row("topic")] * 600)
+    storage = await opened(outbox)
+    claim = await storage.claim(600, 1 << 40)
+    assert claim.fence is not None
+    event_ids = [event.event_id for event in claim.events]
+    renewal = await storage.renew(claim.fence, event_ids)
+    assert len(renewal.held) == 600
+    long, short = event_ids[:500], event_ids[500:]
+    settlements = [Settlement(renewal.fence, delivered=long), Settlement(renewal.fence, released=short[:50])]
+    assert await storage.settle(settlements) == [Settled(delivered=500), Settled(released=50)]
+    assert await storage.settle([Settlement(renewal.fence, delivered=short[50:])]) == [Settled(delivered=50)]
+    kept = await asked(
+        storage._settling, "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%UPDATE%'"
+    )
+    assert len(kept) == 1
+    await storage.close()
 
 
 @pytest.mark.session
