@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -40,16 +39,7 @@ _ENDED_WITHIN: Final = 3.0  # seconds that the batches of all changes have at th
 
 
 class _Stopped(Exception):
-    pass
-
-
-@dataclass(slots=True)
-class _Job:
-    """A change that runs. ``reason`` says who stopped it, and is set before ``stop``."""
-
-    stop: threading.Event = field(default_factory=threading.Event)
-    thread: threading.Thread = field(default_factory=threading.Thread)
-    reason: str = ""
+    """By an operator, as the record says, or by the end of this process."""
 
 
 class ChangeJobs:
@@ -59,7 +49,7 @@ class ChangeJobs:
         self._url = url
         self._table = table
         self._lock = threading.Lock()
-        self._running: dict[UUID, _Job] = {}
+        self._running: dict[UUID, threading.Thread] = {}
         self._closing = threading.Event()
 
     def start(
@@ -80,30 +70,20 @@ class ChangeJobs:
                 if new:
                     self._refuse_more()  # in the transaction: what is refused is not recorded
             if new:
-                job = self._running[change.change_id] = _Job()
-                arguments = (change.change_id, work, job)
-                job.thread = threading.Thread(target=self._run, args=arguments, name=action, daemon=True)
-                job.thread.start()
+                arguments = (change.change_id, work)
+                thread = threading.Thread(target=self._run, args=arguments, name=action, daemon=True)
+                self._running[change.change_id] = thread
+                thread.start()
             return change
-
-    def stop(self, change_id: UUID, who: str) -> bool:
-        """Stop a change after its next batch, and record who did; whether it runs in this process."""
-        with self._lock:
-            job = self._running.get(change_id)
-            if job is not None:
-                _stop(job, f"stopped by {who}")
-        return job is not None
 
     def close(self) -> None:
         """Stop every change, and wait three seconds at most until each has recorded its last batch."""
         deadline = time.monotonic() + _ENDED_WITHIN
         with self._lock:
             self._closing.set()
-            jobs = list(self._running.values())
-            for job in jobs:
-                _stop(job, STOPPED_BY_PROCESS)
-        for job in jobs:
-            job.thread.join(max(deadline - time.monotonic(), 0.0))
+            threads = list(self._running.values())
+        for thread in threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _refuse_more(self) -> None:
         if self._closing.is_set():
@@ -111,14 +91,14 @@ class ChangeJobs:
         if len(self._running) >= MOST_JOBS:
             raise RequestProblem(503, "too-many-changes", f"{MOST_JOBS} changes run; wait until one has ended")
 
-    def _run(self, change_id: UUID, work: Work, job: _Job) -> None:
+    def _run(self, change_id: UUID, work: Work) -> None:
         try:
-            self._record_end(change_id, *self._change(change_id, work, job))
+            self._record_end(change_id, *self._change(change_id, work))
         finally:
             with self._lock:
                 del self._running[change_id]
 
-    def _change(self, change_id: UUID, work: Work, job: _Job) -> tuple[int, ChangeState, str | None]:
+    def _change(self, change_id: UUID, work: Work) -> tuple[int, ChangeState, str | None]:
         """Change the events, and record each batch; how many they are, and how it ended."""
         events = 0
         try:
@@ -127,13 +107,13 @@ class ChangeJobs:
                 def on_batch(total: int) -> None:
                     nonlocal events
                     events = total
-                    record_progress(connection, self._table, change_id, events)
-                    if job.stop.is_set():
+                    stopped = record_progress(connection, self._table, change_id, events)
+                    if stopped is not None or self._closing.is_set():
                         raise _Stopped
 
                 work(on_batch)
         except _Stopped:
-            return events, ChangeState.STOPPED, job.reason
+            return events, ChangeState.STOPPED, STOPPED_BY_PROCESS  # unless the record names an operator
         except OutboxError as failure:
             return events, ChangeState.FAILED, str(failure)
         return events, ChangeState.COMPLETE, None
@@ -151,10 +131,3 @@ class ChangeJobs:
                 extra = {"action": "change_unrecorded", "change_id": str(change_id)}
                 _log.error("the end of change %s was not recorded: %s", change_id, failure, extra=extra)
             return
-
-
-def _stop(job: _Job, reason: str) -> None:
-    """Stop it, unless it was stopped before: the first reason counts."""
-    if not job.stop.is_set():
-        job.reason = reason
-        job.stop.set()

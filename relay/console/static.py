@@ -1,7 +1,7 @@
 """The console's static files: in memory, compressed once, under a path that names their version.
 
 They need no thread and no disk, so they are served whatever the requests that read the database wait for. A browser
-keeps a file of this version for ever; a page of another version of the console still gets the file of its name.
+keeps a file of this version; a page of another version of the console still gets the file of its name.
 """
 
 from __future__ import annotations

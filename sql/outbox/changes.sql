@@ -52,13 +52,20 @@ RETURNING change_id;
 
 -- name: progress
 -- Records how far a change has come, and how it ended. Index: change_id. Locks: the row.
--- Parameters: change_id, events, state, error.
+-- Parameters: change_id, events, state, error. Result: who stopped it, or what else went wrong; NULL while it may go on.
 UPDATE openoutbox_changes SET
     events = %(events)s::bigint,
     state = %(state)s::text,
-    error = %(error)s::text,
+    error = CASE WHEN %(state)s::text <> 'complete' THEN COALESCE(error, %(error)s::text) END,
     updated_at = NOW()
-WHERE change_id = %(change_id)s::uuid;
+WHERE change_id = %(change_id)s::uuid
+RETURNING error;
+
+-- name: stop
+-- Asks the process that makes a change to stop it, wherever that is: its next progress returns the reason.
+-- Index: change_id. Locks: the row. Parameters: change_id, outbox, error.
+UPDATE openoutbox_changes SET error = %(error)s::text
+WHERE change_id = %(change_id)s::uuid AND outbox = %(outbox)s::text AND state = 'running' AND error IS NULL;
 
 -- name: show
 -- One change, by its id or by its key. Indexes: change_id, openoutbox_changes_once. Locks: none.
@@ -69,7 +76,11 @@ SELECT
     selection,
     changed_by,
     reason,
-    CASE WHEN state = 'running' AND updated_at < NOW() - INTERVAL '2 minutes' THEN 'interrupted' ELSE state END,
+    CASE
+        WHEN state <> 'running' OR updated_at >= NOW() - INTERVAL '2 minutes' THEN state
+        WHEN error IS NULL THEN 'interrupted'
+        ELSE 'stopped'
+    END,
     events,
     expected,
     error,
@@ -90,7 +101,11 @@ SELECT
     selection,
     changed_by,
     reason,
-    CASE WHEN state = 'running' AND updated_at < NOW() - INTERVAL '2 minutes' THEN 'interrupted' ELSE state END,
+    CASE
+        WHEN state <> 'running' OR updated_at >= NOW() - INTERVAL '2 minutes' THEN state
+        WHEN error IS NULL THEN 'interrupted'
+        ELSE 'stopped'
+    END,
     events,
     expected,
     error,

@@ -14,9 +14,10 @@ from relay.console.api.models import BulkBody, BulkDryRun, ChangeItem, ChangeIte
 from relay.console.api.requests import IdempotencyKey, Operator, Reader, cause_of, change_request
 from relay.console.context import Console, ConsoleParts
 from relay.console.problems import RequestProblem
+from relay.outbox.admin import changes
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.bulk import KINDS, BulkCount, change_events, count_events
-from relay.outbox.admin.changes import Change, list_changes, show_change
+from relay.outbox.admin.changes import Change
 from relay.outbox.admin.replay import ReplayOptions
 from relay.outbox.admin.selection import COUNT_MOST, Kind, Selection
 
@@ -55,8 +56,8 @@ def list_recorded_changes(
 ) -> ChangeItems:
     """The record of changes, newest first."""
     del identity
-    changes, following = page_of_changes(console, limit, cursor)
-    return ChangeItems(items=[ChangeItem.of(change) for change in changes], next=following)
+    page, following = page_of_changes(console, limit, cursor)
+    return ChangeItems(items=[ChangeItem.of(change) for change in page], next=following)
 
 
 @router.get("/changes/{change_id}")
@@ -72,11 +73,9 @@ def stop_change(console: ConsoleParts, identity: Operator, change_id: UUID) -> C
 
     The change's `error` says who stopped it.
     """
-    change = recorded_change(console, change_id)
-    if change.state == "running" and not console.jobs.stop(change_id, identity.name):
-        message = f"change {change_id} runs in another process of the console; stop it there"
-        raise RequestProblem(409, "not-here", message)
-    return ChangeItem.of(change)
+    return ChangeItem.of(
+        _existing(console, change_id, changes.stop_change(console.url, console.table, change_id, identity.name))
+    )
 
 
 def counted(console: Console, body: BulkBody, most: int = COUNT_MOST) -> BulkCount:
@@ -145,7 +144,10 @@ def described_selection(action: Action, selected: Selected) -> dict[str, Any]:
 
 def recorded_change(console: Console, change_id: UUID) -> Change:
     """The change. Raises RequestProblem when there is none of this id."""
-    change = show_change(console.url, console.table, change_id)
+    return _existing(console, change_id, changes.show_change(console.url, console.table, change_id))
+
+
+def _existing(console: Console, change_id: UUID, change: Change | None) -> Change:
     if change is None:
         raise RequestProblem(404, "change-missing", f"there is no change {change_id} of table {console.table}")
     return change
@@ -158,5 +160,5 @@ def page_of_changes(console: Console, limit: int, cursor: str | None) -> tuple[l
         if not cursor.isascii() or not cursor.isdigit() or int(cursor) > _LARGEST_NUMBER:
             raise RequestProblem(400, "invalid-cursor", f"cursor: {cursor!r} is not from a page of the record")
         before = int(cursor)
-    changes = list_changes(console.url, console.table, limit + 1, before)
-    return changes[:limit], str(changes[limit - 1].number) if len(changes) > limit else None
+    rows = changes.list_changes(console.url, console.table, limit + 1, before)
+    return rows[:limit], str(rows[limit - 1].number) if len(rows) > limit else None

@@ -45,7 +45,7 @@ class ChangeState(StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
-    """Running, and without progress for two minutes: its process has ended."""
+    """Running, without progress for two minutes, and stopped by no operator: its process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,21 @@ def record_progress(
     events: int,
     state: ChangeState = ChangeState.RUNNING,
     error: str | None = None,
-) -> None:
-    """Record how many events were changed so far, and how the change ended."""
+) -> str | None:
+    """Record how many events were changed so far, and how the change ended; who stopped it, if an operator did."""
     values = {"change_id": change_id, "events": events, "state": str(state), "error": error}
-    _fetch(connection, table, "progress", values)
+    rows = _fetch(connection, table, "progress", values)
+    return rows[0][0] if rows else None
+
+
+def stop_change(url: str, table: TableName, change_id: UUID, who: str) -> Change | None:
+    """Stop a change after its next batch, whichever process makes it; the change, or None. Raises RecordMissing."""
+    values = {"change_id": change_id, "outbox": str(table), "error": f"stopped by {who}"}
+    with operating(url, table, _DOING) as connection:
+        check_record(connection, table)
+        _fetch(connection, table, "stop", values)
+        matches = _fetch(connection, table, "show", values, "by_id")
+        return Change(*matches[0]) if matches else None
 
 
 def show_change(url: str, table: TableName, change_id: UUID) -> Change | None:
