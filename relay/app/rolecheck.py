@@ -106,7 +106,7 @@ def _consumer(url: str, settings: Settings) -> list[Finding]:
     def work(connection: SyncConnection) -> list[Finding]:
         user = connection.info.user
         grants = [*_usage(inbox, user), *inbox_grants(inbox, user, Role.CONSUMER)]
-        there = [grant for grant in grants if _tables_exist(connection, grant)] or grants
+        there = [grant for grant in grants if _objects_exist(connection, grant)] or grants
         advice = f"run: {'; '.join(bare(grant) for grant in there)}"
         return _rights(connection, [_Purpose("the inbox", there, advice)], "run as the owner: relay-cli inbox migrate")
 
@@ -137,7 +137,7 @@ def _as_warnings(findings: Iterable[Finding]) -> list[Finding]:
     return [each._replace(level=Level.WARNING) if each.level is Level.ERROR else each for each in findings]
 
 
-def _tables_exist(connection: SyncConnection, grant: str) -> bool:
+def _objects_exist(connection: SyncConnection, grant: str) -> bool:
     return all(holding(connection, right) is not Holding.NO_OBJECT for right in rights_of([grant]))
 
 
@@ -199,6 +199,8 @@ def _spark(url: str, settings: Settings, schema: str | None) -> list[Finding]:
         for purpose in _SPARK_PURPOSES:
             command = f"{setup} --role {shlex.quote(user)} --for {purpose}"
             grants = [*_usage(settings.storage_table_name, user), *statements.grants(user, purpose)]
+            if purpose == "write" and _objects_exist(connection, comparing := statements.comparing(user)):
+                grants.append(comparing)
             yield _Purpose(purpose, grants, f"run as the owner: {command}")
 
     return _examined(url, lambda connection: _rights(connection, purposes(connection), f"run as the owner: {setup}"))

@@ -224,7 +224,8 @@ class Rooms:
         if name in _STORE and self._positions is not None:
             sqls += store_grants(EventStoreStatements(request.store_schema), self._positions, name, _STORE[name])
         if role is Role.SPARK:
-            sqls += SparkStatements(self._table, SPARK_SCHEMA).grants(name, group.access)
+            spark = SparkStatements(self._table, SPARK_SCHEMA)
+            sqls += spark.grants(name, group.access) + ([spark.comparing(name)] if group.access == "write" else [])
         return sqls
 
     def objects(self) -> tuple[list[str], list[str]]:

@@ -40,6 +40,8 @@ def setup(
     with translating("setting up"), connect(url, writes=True, max_wait=0) as connection:
         create_ledger(connection, statements)
         with transaction(connection):
+            if role is not None and purpose == "write" and may_compare(connection, statements):
+                grants.append(statements.comparing(role))
             for grant in grants:
                 connection.execute(grant)
             adopted = [f"{_adopt(connection, statements)} runs adopted"] if adopt else []
@@ -99,6 +101,12 @@ def _adopt(connection: SyncConnection, statements: SparkStatements) -> int:
         raise SchemaError(f"there is no table {given}, or this role may not see its schema")
     values = {"outbox": TableName(name, schema).quoted, "names": [given.quoted, TableName(name).quoted]}
     return connection.execute(statements.query("runs:adopt_runs"), values).rowcount
+
+
+def may_compare(connection: SyncConnection, statements: SparkStatements) -> bool:
+    """Whether this role may call the function that compares repeats with what is there; its owner may."""
+    row = connection.execute(statements.query("direct:may_compare")).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _last_line(statement: str) -> str:

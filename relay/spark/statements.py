@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, LiteralString
 from uuid import UUID
 
+from openoutbox.schema import sql_api_functions
 from relay.postgres.sql import Name, TableName, statement, statement_names, without_parameters
 
 DEFAULT_SCHEMA: Final = "openoutbox_spark"
@@ -47,8 +48,14 @@ class SparkStatements:
         """The rights of a role that writes, archives or replays by Spark, and no others."""
         return [self._named(path, {_ROLE: role}) for path in _paths("grants", purpose)]
 
+    def comparing(self, role: str) -> LiteralString:
+        """The right of a writing role to have repeats compared, where the function of ``--with sql-api`` exists."""
+        names: dict[str, Name] = {"app_role": role, **sql_api_functions(self.outbox)}
+        return without_parameters(statement("outbox/grants:writer_same", names=names))
+
     def _named(self, path: str, names: Mapping[str, Name], tags: tuple[str, ...] = ()) -> LiteralString:
-        text = statement(f"spark/{path}", self.outbox, {DEFAULT_SCHEMA: self.schema, **names}, tags)
+        names = {DEFAULT_SCHEMA: self.schema, **sql_api_functions(self.outbox), **names}
+        text = statement(f"spark/{path}", self.outbox, names, tags)
         return text if _PARAMETER.search(text) else without_parameters(text)
 
 

@@ -39,6 +39,22 @@ FROM pg_temp.openoutbox_spark_repeat AS repeated
 ORDER BY repeated.number
 ON CONFLICT DO NOTHING;
 
+-- name: others_repeat
+-- Of these rows some whose ids are in the outbox with another type or payload (FALSE), or not any more (NULL).
+-- Index: the outbox's primary key. Locks: nothing.
+SELECT
+    repeated.event_id::text,
+    openoutbox_same(repeated.event_id, repeated.event_type, SHA256(repeated.payload)) AS same
+FROM pg_temp.openoutbox_spark_repeat AS repeated
+WHERE openoutbox_same(repeated.event_id, repeated.event_type, SHA256(repeated.payload)) IS NOT TRUE
+LIMIT 3;
+
+-- name: may_compare
+-- Whether this role may call the function of migrate --with sql-api that compares. Catalog only. Locks: nothing.
+SELECT COALESCE(
+    HAS_FUNCTION_PRIVILEGE(TO_REGPROCEDURE($name$openoutbox_same(uuid, text, bytea)$name$), 'EXECUTE'), FALSE
+);
+
 -- name: empty_repeat
 -- Empties the table for the next rows. Locks: this session's own table.
 TRUNCATE pg_temp.openoutbox_spark_repeat;

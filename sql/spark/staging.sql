@@ -45,6 +45,18 @@ ORDER BY stage.attempt, stage.number
 ON CONFLICT DO NOTHING --? known
 ;
 
+-- name: others_staging
+-- Of these rows some whose ids are in the outbox with another type or payload (FALSE), or not any more (NULL).
+-- Reads the whole table. Index: the outbox's primary key. Locks: nothing.
+SELECT
+    stage.event_id::text,
+    openoutbox_same(stage.event_id, stage.event_type, SHA256(stage.payload)) AS same
+FROM openoutbox_spark.stage_00 AS stage
+WHERE
+    stage.attempt = ANY(%(attempts)s::bigint [])
+    AND openoutbox_same(stage.event_id, stage.event_type, SHA256(stage.payload)) IS NOT TRUE
+LIMIT 3;
+
 -- name: drop_staging
 -- The staging table of a run that has ended. Locks: ACCESS EXCLUSIVE on it; waits for tasks that still write.
 DROP TABLE IF EXISTS openoutbox_spark.stage_00;

@@ -13,6 +13,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from relay.core.errors import ConfigError, SchemaError
+from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.ingest.job import run as run_ingest
 from relay.spark.jobs.replay.job import run as run_replay
@@ -78,6 +80,17 @@ def test_the_documented_grants_are_enough(outbox: Outbox, role: str, tmp_path: P
     assert staging_tables(outbox) == []
     with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("SELECT event_id FROM openoutbox_events")
+
+
+def test_setup_grants_what_compares_repeats_where_it_is_installed(
+    outbox: Outbox, role: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_extension(outbox.url, TableName(), "sql-api")
+    done = call_cli(tmp_path, "spark", "setup", "--role", role, "--storage-url", outbox.url)
+    assert f'"openoutbox_same"(UUID, TEXT, BYTEA) TO "{role}"' in done.stdout
+    save(orders(10), idColumns="number", url=as_role(outbox, role))
+    save(orders(10), idColumns="number", url=as_role(outbox, role))
+    assert "unchecked" not in caplog.text
 
 
 @pytest.mark.parametrize("job", ["archive", "replay"])

@@ -3,7 +3,7 @@
 ``load_staging`` sends all frames in one COPY: no other task writes those rows. ``DirectLoad`` writes to the outbox,
 which may already contain an event: each ``batch_rows`` rows are one COPY behind a savepoint, and stay in memory until
 it ends. If it fails on an existing ``event_id``, the same rows, and all later ones, are inserted from a temporary table
-with ``ON CONFLICT DO NOTHING``: one repeated row is seldom alone.
+with ``ON CONFLICT DO NOTHING``: one repeated row is seldom alone. Those that exist are compared (``repeats``).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from relay.postgres.connect import SyncConnection
 from relay.spark.copyformat import HEADER, TRAILER
 from relay.spark.statements import SparkStatements
 from relay.spark.write.frames import Frame
+from relay.spark.write.repeats import check_repeats
 
 _CHUNK_BYTES: Final = 64 << 20  # held in memory until their COPY ends
 
@@ -57,6 +58,8 @@ class DirectLoad:
     """Whether rows may exist already: then the COPY into the outbox is not tried."""
     rows: int = 0
     inserted: int = 0
+    unchecked: int = 0
+    """Rows that exist already and were not compared."""
 
     def load(self, frames: Iterable[Frame]) -> None:
         """Write the frames."""
@@ -83,6 +86,8 @@ class DirectLoad:
         self.connection.execute(self.statements.query("direct:create_repeat"))
         load_staging(self.connection, self.statements.query("direct:copy_repeat"), chunk)
         inserted = self.connection.execute(self.statements.query("direct:insert_repeat")).rowcount
+        if inserted < chunk.count and not check_repeats(self.connection, self.statements, "direct:others_repeat"):
+            self.unchecked += chunk.count - inserted
         self.connection.execute(self.statements.query("direct:empty_repeat"))
         return inserted
 

@@ -26,6 +26,7 @@ from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist, tra
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 from relay.spark.write.epochs import Committed, Run, check_rows, committed_version
 from relay.spark.write.options import Commit, WriteOptions
+from relay.spark.write.repeats import warn_unchecked
 from relay.spark.write.staging import Staged, clean, drop_staging, insert_staged
 from relay.spark.write.table import prepare_table
 
@@ -191,6 +192,7 @@ def _commit(connection: SyncConnection, statements: SparkStatements, run: Run, s
         )
     if staged.attempts or staged.carried:
         staged = replace(staged, inserted=insert_staged(connection, statements, run, staged))
+    warn_unchecked(statements, run.run_id, staged.unchecked)
     values = {name: getattr(staged, name) for name in ("rows", "inserted", "bytes", "retries", "id_sum", "stream_run")}
     connection.execute(statements.query("runs:commit_run"), {**values, "run_id": run.run_id})
     return staged.rows, staged.inserted

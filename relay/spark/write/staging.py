@@ -17,6 +17,7 @@ from relay.spark.write.epochs import Run
 from relay.spark.write.frames import Frame
 from relay.spark.write.liveness import is_dead
 from relay.spark.write.load import load_staging
+from relay.spark.write.repeats import check_repeats, warn_unchecked
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ class Staged:
     rows: int
     inserted: int = 0
     """How many of the rows are in the outbox already, written by tasks of mode ``partition``."""
+    unchecked: int = 0
+    """How many of the rows they found in the outbox already and did not compare."""
     bytes: int = 0
     """Bytes of COPY data."""
     retries: int = 0
@@ -49,7 +52,7 @@ class Staged:
 
 def insert_staged(connection: SyncConnection, statements: SparkStatements, run: Run, staged: Staged) -> int:
     """Insert the rows; returns the number of new ones. A repeated run fails on its first row, and then inserts the
-    missing rows.
+    missing rows. Raises EventError where an event of another content has the id of one.
     """
     whole = not staged.attempts  # nothing is in a staging table, so that none is needed
     if not whole:
@@ -75,7 +78,12 @@ def insert_staged(connection: SyncConnection, statements: SparkStatements, run: 
             connection.execute(statements.query("staging:create_staging", run.stage))
             _stage_carried(connection, statements, run, staged)
         _check_count(connection, statements, run, staged)
-        return connection.execute(statements.query("staging:insert_staging", run.stage, "known"), attempts).rowcount
+        count = connection.execute(statements.query("staging:insert_staging", run.stage, "known"), attempts).rowcount
+        if count < staged.rows and not check_repeats(
+            connection, statements, "staging:others_staging", run.stage, **attempts
+        ):
+            warn_unchecked(statements, run.run_id, staged.rows - count)
+        return count
 
 
 def clean(connection: SyncConnection, statements: SparkStatements, max_age: float) -> list[UUID]:

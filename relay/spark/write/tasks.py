@@ -52,6 +52,8 @@ class Written(WriterCommitMessage):
     """The number under which the rows are staged."""
     rows: int = 0
     inserted: int = 0
+    unchecked: int = 0
+    """Rows that exist already and were not compared."""
     bytes: int = 0
     retries: int = 0
     """Attempts at the partition before this one."""
@@ -112,8 +114,15 @@ class Task:
             framer = self.framer()
             frames = Counted(self._frames(framer, batches, int(now).to_bytes(8, "big", signed=True), None))
             load.load(frames)
-        rows, inserted = load.rows, load.inserted
-        return Written(self.run, self.partition, rows=rows, inserted=inserted, bytes=frames.bytes, id_sum=framer.id_sum)
+        return Written(
+            self.run,
+            self.partition,
+            rows=load.rows,
+            inserted=load.inserted,
+            unchecked=load.unchecked,
+            bytes=frames.bytes,
+            id_sum=framer.id_sum,
+        )
 
     def _stage(self, batches: Batches) -> Written:
         attempt = self.attempt | secrets.randbits(32)

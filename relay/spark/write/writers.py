@@ -203,6 +203,7 @@ def _staged(messages: Messages, options: WriteOptions, columns: Columns, stateme
         [each.attempt for each in written if each.attempt is not None],
         rows=sum(each.rows for each in written),
         inserted=sum(each.inserted for each in written),
+        unchecked=sum(each.unchecked for each in written),
         bytes=sum(each.bytes for each in written),
         retries=sum(each.retries for each in written),
         id_sum=sum(each.id_sum for each in written) % LARGEST_SUM,

@@ -5,6 +5,7 @@ tests/spark/write/test_batch.py has the ``save()`` of a session.
 
 from __future__ import annotations
 
+import re
 import uuid
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,8 @@ import pyarrow as pa
 import pytest
 
 from relay.core.errors import ConfigError, EventError, OutboxError, SchemaError, StorageError, StorageUnavailable
+from relay.outbox.extensions import add_extension
+from relay.postgres.sql import TableName
 from tests.spark.ledger import runs, staging_tables
 from tests.spark.plain import save
 from tests.support.fixtures.outbox import Outbox
@@ -60,6 +63,32 @@ def test_running_the_same_write_again_adds_nothing(outbox: Outbox, commit: str) 
     save(orders(1500), 5, url=outbox.url, commit=commit, idColumns="number")
     assert len(outbox.rows("event_id")) == 1500
     assert runs(outbox) == [("committed", 1000, 1000), ("committed", 1000, 0), ("committed", 1500, 500)]
+
+
+@BOTH
+def test_a_repeat_with_another_payload_is_refused_where_it_can_be_compared(
+    outbox: Outbox, commit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = orders(1000)
+    written: dict[str, Any] = {"url": outbox.url, "commit": commit, "idColumns": "number"}
+    save(rows, 3, **written)
+    payloads = pa.array([{"number": -1}] * 1000, rows.schema.field("payload").type)
+    other = rows.set_column(1, "payload", payloads)
+    save(other.slice(0, 600), 2, **written)
+    assert "unchecked: 600 events are in" in caplog.text
+    assert outbox.database.run("SELECT count(*) FROM openoutbox_events WHERE payload = '{\"number\":-1}'") == [(0,)]
+
+    add_extension(outbox.owner_url, TableName(), "sql-api")
+    caplog.clear()
+    save(rows, 2, **written)
+    ids = {str(event_id) for (event_id,) in outbox.rows("event_id")}
+    with pytest.raises(EventError, match="with another type or payload") as refused:
+        save(pa.concat_tables([orders(1100).slice(1000), other.slice(500, 3)]), **written)
+    assert set(re.findall(r"[0-9a-f-]{36}", str(refused.value))) <= ids
+    assert (len(outbox.rows("event_id")), "unchecked" in caplog.text) == (1000, False)
+    outbox.database.run(f"DELETE FROM openoutbox_events WHERE event_id = '{min(ids)}'")
+    save(rows, 2, **written)
+    assert (len(outbox.rows("event_id")), "unchecked" in caplog.text) == (1000, False)
 
 
 @BOTH
