@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "prune": "relay_cli.prune",
     "console": "relay_cli.console",
     "route": "relay_cli.route",
+    "kafka-setup": "relay_cli.kafka_setup",
 }
 """Command to module; the module's ``app`` is a typer app of one command."""
 

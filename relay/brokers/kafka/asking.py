@@ -53,7 +53,7 @@ class KafkaAsking(KafkaPublisher, ProofReader):
         try:
             self._kept = await self.in_thread(proofs.is_there, connection, self._topic)
         except KafkaException as error:
-            if error.args[0].name() not in FATAL_UNTIL_GRANTED:
+            if error.args[0].name() != "TOPIC_AUTHORIZATION_FAILED":
                 raise BrokerUnreachable(self._text(error, self._topic)) from None
             self._kept = False
             if not self._unseen:

@@ -1,4 +1,4 @@
-"""The topics that events go to: for ``relay-cli check``, not for publishing."""
+"""The topics that events go to, and what transactions need: for ``relay-cli check``, not for publishing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from relay.brokers.findings import all_exist, without_refused
 from relay.brokers.kafka.errors import invalid_topic
 from relay.brokers.kafka.options import KafkaOptions, connection_config, producer_config
+from relay.brokers.kafka.setup import examine
 from relay.brokers.kinds import CheckContext
 from relay.brokers.login import present
 from relay.core.errors import BrokerUnreachable
@@ -23,14 +24,15 @@ _ADVICE: Final = "create it or let this login see it, unless the brokers create 
 
 
 async def check(options: KafkaOptions, names: Sequence[str] | None, context: CheckContext) -> list[Finding]:
-    """Look for the topic of each name. Raises BrokerUnreachable."""
+    """Look for the topic of each name, and for what transactions need. Raises BrokerUnreachable."""
+    transactions = await examine(options) if options.transactions else []
     if names is None:
-        return []
+        return transactions
     names, refused = without_refused(names, partial(invalid_topic, allowed=options.allowed_types))
     topics = await read_topics(options)
     missing = [name for name in names if name not in topics]
     findings = [Finding(Level.WARNING, "topics", f"topic {name!r} does not exist", _ADVICE) for name in missing]
-    return refused + (findings or [all_exist("topics", "topic", names, context.sample)])
+    return transactions + refused + (findings or [all_exist("topics", "topic", names, context.sample)])
 
 
 async def read_topics(options: KafkaOptions) -> frozenset[str]:

@@ -30,6 +30,12 @@ from relay.core.proofs import Begun, LeasedRow
 
 KEPT: Final = 30 * 24 * 3600
 """Seconds for which proofs are kept in a topic that the relay makes."""
+SHAPE: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": str(KEPT * 1000),
+    "message.timestamp.type": "CreateTime",
+}
+"""The configuration of such a topic."""
 _MOST_IDS: Final = 10_000  # of one record
 _HEAD: Final = Struct("!Bq")
 _VERSION: Final = 1
@@ -76,21 +82,26 @@ def rows_of(key: bytes | None, value: bytes | None) -> Iterator[LeasedRow]:
         yield LeasedRow(holder, at, EventId(str(uuid.UUID(bytes=value[start : start + _ID]))))
 
 
-def ensure_topic(connection: Mapping[str, Any], topic: str) -> None:
-    """Make the topic, or look at the one that is there.
+def ensure_topic(connection: Mapping[str, Any], topic: str) -> bool:
+    """Make the topic, or look at the one that is there; whether it was made.
 
-    Raises ConfigError for one whose proofs could be missed or lost, KafkaException where the broker does not answer.
+    Raises as ``look_at``.
     """
     admin = AdminClient(dict(connection))
-    shape = {"cleanup.policy": "delete", "retention.ms": str(KEPT * 1000), "message.timestamp.type": "CreateTime"}
-    made = admin.create_topics([NewTopic(topic, 1, -1, config=shape)], operation_timeout=_ANSWER_WITHIN)[topic]
+    made = admin.create_topics([NewTopic(topic, 1, -1, config=dict(SHAPE))], operation_timeout=_ANSWER_WITHIN)[topic]
     try:
         made.result(_ANSWER_WITHIN)
     except KafkaException as error:
         if error.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - the code of a client's own error
             raise
-    else:
-        return  # as it was asked for
+        look_at(connection, topic)
+        return False
+    return True  # as it was asked for
+
+
+def look_at(connection: Mapping[str, Any], topic: str) -> None:
+    """Raises ConfigError for a topic whose proofs could be missed or lost, KafkaException where no broker answers."""
+    admin = AdminClient(dict(connection))
     [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_WITHIN).values()
     partitions = len(described.result(_ANSWER_WITHIN).partitions)
     if partitions != 1:

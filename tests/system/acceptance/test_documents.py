@@ -281,7 +281,7 @@ def the_bank(reader: Reader, block: Block) -> None:
 
 
 RUN: dict[str, Follow] = {
-    **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in (*range(1, 13), 14)},
+    **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in (*range(1, 13), 14, 15)},
     **{f"docs/guide/client.md python {number}": announcing for number in (1, 2, 3)},
     **{f"docs/guide/testing.md python {number}": checking_announcements for number in (1, 2)},
     "docs/guide/from-debezium.md python 1": a_program,
