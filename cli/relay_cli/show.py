@@ -52,9 +52,10 @@ def command(
     Example: relay-cli show 0190b0a0-0000-7000-8000-000000000001
     """
     from relay.outbox.admin.explain import explain_event
+    from relay.routing.reported import read_reported
 
     url, name = outbox_of(context, storage_url, table)
-    explained = explain_event(url, name, event_id)
+    explained = explain_event(url, name, event_id, read_reported)
     if explained is None:
         say(f"error: there is no event {event_id} in table {name}{_ABSENT}", err=True)
         raise typer.Exit(1)

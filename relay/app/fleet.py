@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import socket
 from collections.abc import Iterable
 
 from relay.app.build import build_wake_ups
-from relay.app.destinations import read_named
+from relay.app.destinations import read_named, read_plan
 from relay.app.publishers import options_of
 from relay.brokers import kinds
+from relay.core.fleet import ROUTES
 from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
 from relay.outbox.pausewatch import OutboxPauses
 from relay.outbox.storage import PostgresOutbox
+from relay.routing.reported import routes_text
 from relay.settings.settings import Settings
 from relay.settings.shown import settings_json
 from relay.version import __version__
@@ -41,9 +44,18 @@ def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
         lease_timeout=settings.lease_timeout,
         ordering=ordering,
         on_delivered=settings.on_delivered,
-        settings=settings_json(settings),
+        settings=reported_settings(settings),
     )
     return OutboxFleet(storage, settings.storage_table_name, identity, allow_mixed=settings.fleet_allow_mixed)
+
+
+def reported_settings(settings: Settings) -> str:
+    """What the relay runs with, and its routes, by which a process that is no relay explains an event."""
+    routes = read_plan(settings).routes
+    text = None if routes is None else routes_text(routes)
+    if text is None:
+        return settings_json(settings)
+    return json.dumps({**json.loads(settings_json(settings)), ROUTES: {"value": text, "changed": False}})
 
 
 def fingerprint(settings: Settings) -> str:

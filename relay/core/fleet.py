@@ -24,6 +24,8 @@ FORGOTTEN: Final = 600.0
 
 DESTINATION: Final = "destination"
 """The name of a difference that is no variable."""
+ROUTES: Final = "routes"
+"""Beside its variables, under this name: the routes that a relay obeys, as text."""
 REFUSES: Final = "the database refuses to "
 """With which a relay's state, and so its heartbeat, says that rows are refused."""
 

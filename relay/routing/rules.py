@@ -138,9 +138,10 @@ class Routes:
         ``further`` are the rules of a destination that stands for several: by the names that events have there.
         """
         self._rules = [(compile_pattern(rule.pattern), rule) for rule in rules]
-        self._prefix = prefix
-        self._default = default
-        self._further = further or {}
+        self.rules = rules
+        self.prefix = prefix
+        self.default = default
+        self.further = further or {}
         self._known: dict[str, Places | Undecided] = {}
         """What is known of each event type."""
         self.by_header = any(rule.headers for rule in rules)
@@ -173,7 +174,7 @@ class Routes:
         """Where events of this type go, as far as the type alone decides."""
         rule = next((rule for expression, rule in self._rules if expression.fullmatch(event_type)), None)
         if rule is None:
-            return self._place(self._default, event_type, None)
+            return self._place(self.default, event_type, None)
         if rule.to is None:
             return Dropped(rule)
         return Undecided(rule) if rule.headers else self._fill(rule, event_type, {})
@@ -184,7 +185,7 @@ class Routes:
             name = to.fill(event_type, headers)
             if isinstance(name, Missing):
                 return Incomplete(rule, name.header)
-            placed = self._place(via or self._default, name, rule)
+            placed = self._place(via or self.default, name, rule)
             if isinstance(placed, Unmatched):
                 return placed
             sent.append(placed)
@@ -194,10 +195,10 @@ class Routes:
         """The event at a destination; where that stands for several, at the one that takes the name."""
         if via is None:
             return Unmatched(name, rule)
-        sent = Sent(via, self._prefix + name, rule)
-        if via not in self._further:
+        sent = Sent(via, self.prefix + name, rule)
+        if via not in self.further:
             return sent
-        inner = self._further[via].of_type(sent.name)
+        inner = self.further[via].of_type(sent.name)
         return inner._replace(rule=rule or inner.rule) if isinstance(inner, Sent) else Unmatched(sent.name, rule)
 
 

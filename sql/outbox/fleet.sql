@@ -37,9 +37,21 @@ SELECT
     host,
     version,
     seen_at > NOW() - MAKE_INTERVAL(secs => %(living)s::float8) AS living,
-    settings::text
+    (settings - 'routes')::text
 FROM openoutbox_relays
 ORDER BY living DESC, relay_id ASC, host ASC;
+
+-- name: routes
+-- The routes of the living relays that have some, as text. Index: none, the table has a handful of rows. Locks: none.
+-- Parameters: living (seconds). Result: relay, routes.
+SELECT
+    relay_id,
+    settings #>> '{routes,value}'
+FROM openoutbox_relays
+WHERE
+    seen_at > NOW() - MAKE_INTERVAL(secs => %(living)s::float8)
+    AND settings #>> '{routes,value}' IS NOT NULL
+ORDER BY relay_id;
 
 -- name: lock
 -- One relay joins at a time, until the transaction ends. Heartbeats do not wait for it.

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from relay.app.fleet import fingerprint
+from relay.app.fleet import fingerprint, reported_settings
 from relay.core.fleet import same_destination
+from relay.routing.reported import read_reported
 from relay.settings.settings import Settings
+from tests.brokers.harness.base import make_event
 
 
 def of(url: str, kind: str = "kafka") -> str:
@@ -59,3 +64,13 @@ def test_server_path_and_type_matter() -> None:
     places = [of("a:9092"), of("b:9092"), of("a:9093"), of("redis://a/1", "redis"), of("redis://a/2", "redis")]
     places += [of("redis://a", "redis"), of("", "null"), of("", "stdout")]
     assert len(set(places)) == len(places)
+
+
+def test_a_relay_reports_its_routes(tmp_path: Path) -> None:
+    routes = tmp_path / "routes.toml"
+    routes.write_text('[[route]]\ntype = "debug.*"\ndrop = true\n')
+    environ = {"STORAGE_URL": "postgres://u:p@h/d", "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": "a:9092"}
+    assert "routes" not in json.loads(reported_settings(Settings.from_env(environ)))
+    reported = json.loads(reported_settings(Settings.from_env({**environ, "ROUTES_FILE": str(routes)})))
+    assert reported["ROUTES_FILE"]["value"] == str(routes)
+    assert read_reported(reported["routes"]["value"]).places(make_event("debug.x")).dropped_by == 1

@@ -36,6 +36,7 @@ from relay.core.event import Status
 from relay.outbox.admin.actions import Action, EventAction, EventMissing, change_event, check_action
 from relay.outbox.admin.explain import explain_event
 from relay.outbox.admin.search import LONGEST_PAGE, EventSearch, search_events
+from relay.routing.reported import read_reported
 
 router = APIRouter(tags=["events"])
 
@@ -80,7 +81,7 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
 @router.get("/events/{event_id}", response_model=EventDetail)
 def retrieve_event(console: ConsoleParts, identity: Reader, event_id: UUID) -> Response:
     """One event, and why it is not delivered. Payload and headers are null for a role that may not see them."""
-    explained = explain_event(console.url, console.table, event_id)
+    explained = explain_event(console.url, console.table, event_id, read_reported)
     if explained is None:
         raise EventMissing(f"there is no event {event_id} in table {console.table}")
     detail = EventDetail.of(explained, visible=shows_payloads(identity))

@@ -27,6 +27,7 @@ from relay.outbox.admin.browse import ShownEvent
 from relay.outbox.admin.explain import explain_event
 from relay.outbox.admin.search import EventSearch, search_events
 from relay.outbox.admin.why import Reason
+from relay.routing.reported import read_reported
 
 router = APIRouter(include_in_schema=False)
 
@@ -98,7 +99,7 @@ def search_page(
 @router.get("/events/{event_id}")
 async def event_page(request: Request, console: ConsoleParts, identity: Reader, event_id: UUID) -> HTMLResponse:
     """One event, its payload where the role may see it, and its attempts where there is a delivery log."""
-    explained = await run_in_threadpool(explain_event, console.url, console.table, event_id)
+    explained = await run_in_threadpool(explain_event, console.url, console.table, event_id, read_reported)
     if explained is None:
         raise EventMissing(f"there is no event {event_id} in table {console.table}")
     event, why = explained

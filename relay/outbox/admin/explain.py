@@ -6,17 +6,20 @@ relays the answer says what it does not know.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from relay.core.errors import SchemaError, StorageBusy
-from relay.core.event import Status
+from relay.core.event import EventId, OutboxEvent, Status
+from relay.core.fleet import LIVING
+from relay.core.places import Places, Router
 from relay.outbox.admin.browse import ShownEvent, read_event
 from relay.outbox.admin.causes import LONGEST, Cause, ErrorGroup, causes
 from relay.outbox.admin.connection import Connection, database_time, operating, rows
 from relay.outbox.admin.fleet import read_members
-from relay.outbox.admin.readings import STATEMENT_SECONDS, bounded_reading
+from relay.outbox.admin.readings import STATEMENT_SECONDS, bounded_reading, rows_of_relays
 from relay.outbox.admin.why import EventAhead, Facts, Why, why
 from relay.outbox.options import application_name
 from relay.outbox.pauses import pauses_in_force
@@ -85,14 +88,25 @@ def _sample(dead: int, later: int, due: int, groups: int) -> str:
     return f"A sample: {read} were read, and there may be more." if read else ""
 
 
-def explain_event(url: str, table: TableName, event_id: UUID) -> ExplainedEvent | None:
-    """None when there is no event of that id. Raises StorageBusy when the table is locked."""
+def explain_event(
+    url: str, table: TableName, event_id: UUID, read_routes: Callable[[str], Router]
+) -> ExplainedEvent | None:
+    """None when there is no event of that id. ``read_routes`` reads what relays report of their routes.
+
+    Raises StorageBusy when the table is locked.
+    """
     with operating(url, table, "reading the outbox") as connection:
         event = read_event(connection, table, event_id)
-        return None if event is None else ExplainedEvent(event, why(event, _read_facts(connection, table, event)))
+        return (
+            None
+            if event is None
+            else ExplainedEvent(event, why(event, _read_facts(connection, table, event, read_routes)))
+        )
 
 
-def _read_facts(connection: Connection, table: TableName, event: ShownEvent) -> Facts:
+def _read_facts(
+    connection: Connection, table: TableName, event: ShownEvent, read_routes: Callable[[str], Router]
+) -> Facts:
     """What may be in the way of the event; nothing is read for one that is in its last status."""
     now = database_time(connection)
     if event.status in (Status.DELIVERED, Status.DEAD):
@@ -113,7 +127,19 @@ def _read_facts(connection: Connection, table: TableName, event: ShownEvent) -> 
     relays = read(lambda: read_members(connection, table))
     connected = read(lambda: rows(connection, "outbox/search:relays", table, {"prefix": application_name("")}))
     ahead = read(lambda: _read_ahead(connection, table, event))
-    return Facts(now, pauses or (), relays, [name for name, _ in connected or ()], ahead or (), unknown)
+    routes = read(lambda: rows_of_relays(connection, table, "outbox/fleet:routes", {"living": LIVING}))
+    places = dict(_placed(event, routes or (), read_routes))
+    return Facts(now, pauses or (), relays, [name for name, _ in connected or ()], ahead or (), places, unknown)
+
+
+def _placed(
+    event: ShownEvent, routes: Iterable[tuple[Any, ...]], read_routes: Callable[[str], Router]
+) -> Iterator[tuple[str, Places]]:
+    """Where the routes of each relay send the event; nothing of a relay of another version, which writes others."""
+    one = OutboxEvent(EventId(str(event.event_id)), event.event_type, None, b"", event.headers, event.attempts, 0.0)
+    for relay_id, text in routes:
+        with suppress(ValueError):
+            yield relay_id, read_routes(text).places(one)
 
 
 def _read_ahead(connection: Connection, table: TableName, event: ShownEvent) -> list[EventAhead]:

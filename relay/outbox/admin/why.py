@@ -8,12 +8,13 @@
 ``backoff``      An attempt failed, and the next one is later; or it was inserted for a later time (``scheduled``).
 ``pause``        A pause in force holds its type.
 ``key``          Order per key: an earlier event of its key is unfinished, or is dead and holds the key.
+``route``        The routes of the living relays send it nowhere: it fails, or is dropped.
 ``destination``  Its destination is away, refuses the relay, is blocked or is slow, as living relays say.
 ``relay``        No relay lives, or none that lives can use the database.
 ``refused``      The database refuses to change its row, as a living relay says.
 ``due``          None of these holds: a relay claims it next.
 
-A cause that may hold, because a process that is no relay does not know the routes or the settings in force, says "if"
+A cause that may hold, because living relays do not report the routes or the settings in force, says "if"
 and stands in ``also``, behind the causes that hold. Facts that could not be read stand there last (``unknown``): an
 answer never hides that it does not know all.
 
@@ -24,15 +25,17 @@ lease says, and, once the lease has ended, that no relay is there to take it bac
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from relay.core.event import Status
 from relay.core.fleet import ReportedCondition, conditions_in
+from relay.core.outcome import Transient
 from relay.core.outside import shown
 from relay.core.pause import Pause, PauseScope
+from relay.core.places import Places
 from relay.outbox.admin.browse import ShownEvent
 from relay.outbox.admin.fleet import FleetMember
 from relay.postgres.codec import Moment
@@ -71,6 +74,8 @@ class Facts:
     """The relays that are connected to the database."""
     ahead: Sequence[EventAhead] = ()
     """The first unfinished and the first dead event before it in its key, in the order of the key; at most one each."""
+    places: Mapping[str, Places] = field(default_factory=dict)
+    """Where the routes of living relays send the event, by the relay's id; of those that report their routes."""
     unknown: Sequence[str] = ()
     """What could not be read, and why."""
 
@@ -127,6 +132,7 @@ def why(event: ShownEvent, facts: Facts) -> Why:
                 *_later(event, facts),
                 *_pauses(event, facts),
                 *_key(facts),
+                *_route(event, facts),
                 *_destination(event, facts),
                 *_no_relay(event, facts),
                 *_refused(event, facts),
@@ -197,6 +203,20 @@ def _key(facts: Facts) -> Iterator[Reason]:
         yield Reason("key", sentence, step, ("event", event.event_id), certain=bool(orderings))
 
 
+def _route(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
+    """What all living relays say of a route that sends the event nowhere."""
+    places = [facts.places.get(relay.relay_id) for relay in facts.living]
+    if not places or (place := places[0]) is None or place.outcome is None or places.count(place) < len(places):
+        return
+    step = f"relay-cli route {shlex.quote(event.event_type)} beside ROUTES_FILE says where it goes."
+    if isinstance(place.outcome, Transient):
+        sentence = f"No route: {place.outcome.reason}"
+        yield Reason("route", _sentence(sentence), f"{step} Relays read the file at their start.")
+    elif place.dropped_by:
+        sentence = f"Route {place.dropped_by} drops it: it counts as delivered when a relay claims it, and is not sent."
+        yield Reason("route", sentence, step)
+
+
 def _destination(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
     relays = facts.living
     if event.status == Status.DELIVERING:
@@ -206,8 +226,15 @@ def _destination(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
         for condition in conditions_in(relay.reason):
             reports.setdefault(condition.name, []).append((relay, condition))
     for name, told in reports.items():
+        places = [facts.places.get(each.relay_id) for each, _ in told]
+        goes = [place is None or any(one.via == name for one in place.sent) for place in places]
+        if not any(goes):
+            continue
         [(relay, condition), *_] = told
-        routed = any(each.destination_type in _ROUTED and each.state != "paused" for each, _ in told)
+        routed = any(
+            place is None and each.destination_type in _ROUTED and each.state != "paused"
+            for (each, _), place in zip(told, places, strict=True)
+        )
         certain = not routed and len(told) == len(relays)
         if certain:
             sentence = f"Its destination {name} is {condition.state} since {condition.since}: {condition.reason}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,9 @@ from relay.outbox.admin.pause import pause
 from relay.outbox.admin.why import Why
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
+from relay.routing.reported import read_reported, routes_text
+from relay.routing.rules import Routes, Rule
+from relay.routing.template import read_template
 from tests.support.fixtures.outbox import Outbox, Row, give_rights
 
 pytestmark = pytest.mark.postgres
@@ -38,7 +42,7 @@ def extended(outbox: Outbox) -> Outbox:
 
 def explained(outbox: Outbox, event_id: str) -> Why:
     """As a reader gets it."""
-    answer = explain_event(outbox.reader_url, TABLE, UUID(event_id))
+    answer = explain_event(outbox.reader_url, TABLE, UUID(event_id), read_reported)
     assert answer is not None
     assert str(answer.event.event_id) == event_id
     return answer.why
@@ -53,7 +57,7 @@ def test_an_outbox_without_extensions_has_an_answer(outbox: Outbox) -> None:
     [event_id] = outbox.insert([Row("a", partition_key="k")])
     answer = explained(outbox, event_id)
     assert (answer.first.cause, answer.also) == ("relay", ())
-    assert explain_event(outbox.reader_url, TABLE, UUID(int=7)) is None
+    assert explain_event(outbox.reader_url, TABLE, UUID(int=7), read_reported) is None
 
 
 def test_an_event_waits_behind_the_first_of_its_key_until_that_is_delivered(extended: Outbox) -> None:
@@ -103,3 +107,29 @@ def test_what_may_not_be_read_is_not_hidden(extended: Outbox) -> None:
     assert answer.first.cause == "due"
     [unknown] = answer.also
     assert "GRANT SELECT ON" in unknown.sentence
+
+
+_TO_EU = Rule(1, "order.*", read_template("{header:region}.{type}", ""), "main")
+_DROPPED = Rule(2, "debug.*", None, "")
+
+
+def test_the_routes_that_relays_report_say_which_destination_is_the_events(extended: Outbox) -> None:
+    routes = routes_text(Routes([_TO_EU, _DROPPED], default="audit"))
+    away = "destination audit is away since 2026-03-10T11:00:00Z: no broker"
+    start(extended, reason=away)
+    extended.database.run(
+        "UPDATE openoutbox_relays SET destination_type = 'several', settings = %s",
+        [json.dumps({"routes": {"value": routes, "changed": False}})],
+    )
+    order, nowhere, debug, other = extended.insert(
+        [Row("order.paid", headers='{"region": "eu"}'), Row("order.paid"), Row("debug.x"), Row("other")]
+    )
+    assert explained(extended, order).first.cause == "due"
+    assert explained(extended, order).also == ()
+    missing = explained(extended, nowhere)
+    assert missing.first.cause == "route"
+    assert missing.first.sentence.startswith("No route: route 1 sends order.* to {header:region}.{type}, and the event")
+    assert explained(extended, debug).first.sentence.startswith("Route 2 drops it: it counts as delivered")
+    answer = explained(extended, other)
+    assert answer.first.sentence == f"Its {away}."
+    assert answer.first.blocker == ("destination", "audit")

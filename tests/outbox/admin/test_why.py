@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.core.fleet import conditions_in, heartbeat_reason
+from relay.core.outcome import Acknowledged, Transient
 from relay.core.pause import EVERYTHING, Pause, PauseScope, PauseTarget
+from relay.core.places import Place, Places
 from relay.outbox.admin.browse import ShownEvent
 from relay.outbox.admin.fleet import FleetMember
 from relay.outbox.admin.why import EventAhead, Facts, why
@@ -176,6 +178,14 @@ def events(draw: st.DrawFn) -> ShownEvent:
     return event._replace(status=status, event_type=draw(st.sampled_from(["order.paid", "a b'c", ""])))
 
 
+_PLACES: Final = [
+    Places((Place("kafka", "t"),)),
+    Places((Place("audit", "t"), Place("kafka", "t"))),
+    Places((), Transient("NO_ENDPOINT", "no pattern matches")),
+    Places((), Acknowledged(), 2),
+]
+
+
 @st.composite
 def any_facts(draw: st.DrawFn) -> Facts:
     """Facts of any kind, also those that contradict one another."""
@@ -194,11 +204,14 @@ def any_facts(draw: st.DrawFn) -> Facts:
         draw(st.none() | st.lists(members, max_size=3)),
         draw(st.lists(st.sampled_from(["relay-0", "relay-1"]), max_size=2)),
         draw(st.lists(st.sampled_from([WAITS, DEAD]), max_size=2, unique=True)),
+        draw(st.dictionaries(st.sampled_from(["relay-0", "relay-1"]), st.sampled_from(_PLACES))),
         draw(st.lists(st.just("no right"), max_size=1)),
     )
 
 
-_ORDER: Final[tuple[str, ...]] = ("lease", "backoff", "scheduled", "pause", "key", "destination", "relay", "refused")
+_ORDER: Final[tuple[str, ...]] = (
+    "lease", "backoff", "scheduled", "pause", "key", "route", "destination", "relay", "refused",
+)  # fmt: skip
 
 
 @given(events(), any_facts())
