@@ -39,7 +39,8 @@ class Console:
             raise ConfigError(STORAGE_URL_MISSING)
         url = settings.storage_url.get_secret_value()
         table = settings.storage_table_name
-        log, store, readings = LogAccess(settings), StoreAccess(url, settings), Readings(url, table)
+        log, store = LogAccess(settings), StoreAccess(url, settings)
+        readings = Readings(url, table, store.schema)
         return cls(settings, url, table, ChangeJobs(url, table), log, store, readings)
 
     def duplicate_window(self) -> float:

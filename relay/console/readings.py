@@ -13,9 +13,12 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from relay.app.consumers import consumer_troubles
+from relay.core.finding import Finding
 from relay.outbox.admin.eventtypes import read_event_types
 from relay.outbox.admin.fleet import read_fleet
-from relay.outbox.admin.overview import read_overview
+from relay.outbox.admin.overview import Overview, read_overview
+from relay.outbox.admin.trouble import troubles
 from relay.postgres.sql import TableName
 
 T = TypeVar("T")
@@ -80,11 +83,23 @@ class SharedReading(Generic[T]):
             return _Outcome(None, error, began, self._clock())
 
 
+class OverviewReading(NamedTuple):
+    """The outbox at a glance, and what is wrong with it and behind the broker."""
+
+    overview: Overview
+    findings: list[Finding]
+
+
+def _read_overview(url: str, table: TableName, store_schema: str | None) -> OverviewReading:
+    overview = read_overview(url, table)
+    return OverviewReading(overview, [*troubles(overview), *consumer_troubles(url, table, store_schema)])
+
+
 class Readings:
     """What the pages that follow the outbox show."""
 
-    def __init__(self, url: str, table: TableName) -> None:
-        self.overview = SharedReading(lambda: read_overview(url, table))
+    def __init__(self, url: str, table: TableName, store_schema: str | None = None) -> None:
+        self.overview = SharedReading(lambda: _read_overview(url, table, store_schema))
         self.relays = SharedReading(lambda: read_fleet(url, table))
         self.types = SharedReading(lambda: read_event_types(url, table))
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from openoutbox import Message, inbox
+from relay.inbox.table import create
+from relay.postgres.sql import DEFAULT_INBOX, TableName
 from tests.console.access.making import tokens_file
 from tests.console.access.sample import bearer
 from tests.console.conftest import ConsoleClient, client_of
 from tests.console.test_api import API, key, problem
 from tests.outbox.admin.filling import fill_aged
-from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.fixtures.outbox import Outbox, Row, give_rights
 from tests.support.waiting import wait_until
 
 
@@ -52,3 +55,17 @@ def test_operators_find_events_by_header_and_payload(recorded: Outbox, tmp_path:
         assert problem(refused) == (403, "forbidden")
     wrong = console.get(f"{API}/events", params={"header": "tenant"}, headers=bearer("operator-token"))
     assert problem(wrong) == (422, "invalid-request")
+
+
+def test_overview_and_causes_have_the_same_findings_those_behind_the_broker_included(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    create(recorded.owner_url, TableName(DEFAULT_INBOX), ["dead-letters"])
+    with recorded.database.connect() as connection:
+        give_rights(connection)
+    message = Message("1", "orders", None, b"{}", {})
+    inbox.set_aside(recorded.database.connect, message, ValueError("no"), consumer="billing")
+    findings = console.get(f"{API}/overview").json()["findings"]
+    assert [one["subject"] for one in findings] == ["relays", "inbox"]
+    assert findings == console.get(f"{API}/causes").json()["findings"]
+    assert "Consumer billing has 1 dead letter" in console.get("/").text

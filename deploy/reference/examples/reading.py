@@ -119,20 +119,6 @@ _EVENTS: Final = (
         answer=problem(404, "event-missing", f"there is no event {_ABSENT} in table openoutbox_events"),
     ),
 )
-_BEHIND: Final = [
-    {
-        "level": "warning",
-        "subject": "inbox",
-        "message": "Consumer billing has 1 dead letter, the oldest since 2026-03-10 12:00 UTC.",
-        "advice": "relay-cli inbox list billing says why; correct the handler, then: relay-cli inbox retry billing",
-    },
-    {
-        "level": "warning",
-        "subject": "subscription",
-        "message": "Subscription balances has set aside 2 streams, the first at 2026-03-10 12:00 UTC.",
-        "advice": "relay-cli store parked list balances says why; then: relay-cli store parked retry balances",
-    },
-]
 _FINDINGS: Final = [
     {
         "level": "warning",
@@ -158,6 +144,18 @@ _FINDINGS: Final = [
         "message": "1 event waits for the next attempt after a failure.",
         "advice": "The relays repeat them automatically. Their errors say what they wait for.",
     },
+    {
+        "level": "warning",
+        "subject": "inbox",
+        "message": "Consumer billing has 1 dead letter, the oldest since 2026-03-10 12:00 UTC.",
+        "advice": "relay-cli inbox list billing says why; correct the handler, then: relay-cli inbox retry billing",
+    },
+    {
+        "level": "warning",
+        "subject": "subscription",
+        "message": "Subscription balances has set aside 2 streams, the first at 2026-03-10 12:00 UTC.",
+        "advice": "relay-cli store parked list balances says why; then: relay-cli store parked retry balances",
+    },
 ]
 _FIGURES: Final = (
     Example(
@@ -176,7 +174,7 @@ _FIGURES: Final = (
         "GET /causes",
         "what holds up events, and why events fail",
         answer={
-            "findings": [*_FINDINGS, *_BEHIND],
+            "findings": _FINDINGS,
             "causes": [
                 {
                     "cause": "MSG_SIZE_TOO_LARGE:9fdb770ac8",

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from relay.app.consumers import consumer_troubles
 from relay.console.api.models import Statistics, moment_text
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
@@ -15,7 +14,6 @@ from relay.core.finding import Finding
 from relay.outbox.admin.causes import Cause
 from relay.outbox.admin.explain import read_causes
 from relay.outbox.admin.overview import MOST_COUNTED
-from relay.outbox.admin.trouble import troubles
 
 router = APIRouter(tags=["outbox"])
 
@@ -111,8 +109,7 @@ class OverviewItem(_Model):
 def list_causes(console: ConsoleParts, identity: Reader) -> CauseItems:
     """What is broken, since when and what to do. Of very many dead events the newest are read."""
     del identity
-    findings = troubles(console.readings.overview.get())
-    findings += consumer_troubles(console.url, console.table, console.store.schema)
+    findings = console.readings.overview.get().findings
     failing = read_causes(console.url, console.table)
     return CauseItems(
         findings=[FindingItem.of(finding) for finding in findings],
@@ -132,13 +129,13 @@ def outbox_overview(
 ) -> OverviewItem:
     """What is wrong now, the figures, and the last hour: what the page Overview shows. Its counts end at a bound."""
     del identity
-    overview = console.readings.overview.get()
+    overview, findings = console.readings.overview.get()
     figures = overview.figures
     stats = Statistics.model_validate({**figures.backlog.answer(), "in_flight_count": figures.in_flight})
     backlog = figures.backlog
     largest = max(backlog.pending_new + backlog.pending_retrying, backlog.dead, figures.in_flight)
     return OverviewItem(
-        findings=[FindingItem.of(finding) for finding in troubles(overview)],
+        findings=[FindingItem.of(finding) for finding in findings],
         stats=stats,
         complete=largest < MOST_COUNTED,
         relays=[ConnectionsItem(relay_id=one.relay_id, connections=one.connections) for one in overview.relays],

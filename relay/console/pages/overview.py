@@ -12,8 +12,8 @@ from relay.console.access import Role
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
 from relay.console.pages.live import live_page
-from relay.outbox.admin.overview import MOST_COUNTED, MOST_RECENT, MinuteCount, Overview
-from relay.outbox.admin.trouble import troubles
+from relay.console.readings import OverviewReading
+from relay.outbox.admin.overview import MOST_COUNTED, MOST_RECENT, MinuteCount
 
 router = APIRouter(include_in_schema=False)
 
@@ -32,21 +32,22 @@ _PLACES = {
 @router.get("/")
 def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> Response:
     """The whole page; its middle part alone for htmx."""
-    overview = console.readings.overview.get()
+    reading = console.readings.overview.get()
     places = _PLACES if identity.role >= Role.ADMIN else {name: _PLACES[name] for name in _PLACES.keys() - {"prune"}}
 
     def values() -> dict[str, Any]:
-        return _values(overview, places) | {"logged": console.log.configured}
+        return _values(reading, places) | {"logged": console.log.configured}
 
-    return live_page(request, "overview", identity, overview, values)
+    return live_page(request, "overview", identity, reading, values)
 
 
-def _values(overview: Overview, places: dict[str, tuple[str, str]]) -> dict[str, Any]:
+def _values(reading: OverviewReading, places: dict[str, tuple[str, str]]) -> dict[str, Any]:
+    overview, findings = reading
     return {
         "title": "Overview",
         "overview": overview,
         "backlog": overview.figures.backlog,
-        "findings": [(finding, places.get(finding.subject)) for finding in troubles(overview)],
+        "findings": [(finding, places.get(finding.subject)) for finding in findings],
         "plot": json.dumps(plot_of(overview.minutes)),
         "partial_types": any(each.examined >= MOST_RECENT for each in overview.types),
         "most": MOST_COUNTED,
