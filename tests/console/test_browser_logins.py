@@ -165,3 +165,32 @@ def _pause_and_resume(page: Page) -> None:
     change(page, "Pause", "all")
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+
+
+@pytest.mark.parametrize("by", ["an ended login", "a login in another tab"])
+def test_a_form_survives_its_login(recorded: Outbox, console: ConsoleProcess, browser: Browser, by: str) -> None:
+    [event] = recorded.insert([Row("t", b"{}")])
+    page = logged_in(browser, console.address)
+    page.goto(f"{console.address}/events/{event}")
+    page.get_by_label("Reason").fill('partner\'s wish, "as agreed" & more')
+    page.context.clear_cookies()
+    if by == "a login in another tab":
+        other = page.context.new_page()
+        other.goto(f"{console.address}/logins")
+        other.get_by_label("Token").fill(token(_OPERATOR))
+        _leave(other, other.get_by_role("button"))
+    _leave(page, page.get_by_role("button", name="Bury"))
+    if by == "an ended login":
+        expect(page.get_by_role("status")).to_contain_text("what you wrote is kept")
+        expect(page.locator("dl")).to_contain_text('partner\'s wish, "as agreed" & more')
+        page.get_by_label("Token").fill("wrong")
+        _leave(page, page.get_by_role("button"))
+        expect(page.get_by_role("alert")).to_contain_text("The token is wrong")
+        page.get_by_label("Token").fill(token(_OPERATOR))
+        _leave(page, page.get_by_role("button"))
+    expect(page.get_by_role("status")).to_contain_text(f"Send it as {_OPERATOR}?")
+    assert recorded.counts() == {"PENDING": 1}
+    _leave(page, page.get_by_role("button", name="Send"))
+    expect(page.get_by_role("heading", level=1)).to_contain_text("DEAD")
+    [(reason, who)] = recorded.database.run("SELECT reason, changed_by FROM openoutbox_changes")
+    assert (reason, who) == ('partner\'s wish, "as agreed" & more', _OPERATOR)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
-from urllib.parse import parse_qs
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -15,19 +14,18 @@ from starlette.websockets import WebSocketClose
 
 from relay.console.access.gate import AccessGate, Proof, Visitor
 from relay.console.access.headers import with_headers
+from relay.console.access.login_page import CSRF_FIELD, KeptForm, form_fields, refused_form
 from relay.console.access.origin import from_another_site, names_this_console
 from relay.console.access.refusal import CHALLENGE, AccessRefused, answer
 from relay.console.access.rules import is_open, route_rules
 
 logger = logging.getLogger(__name__)
 
-CSRF_FIELD: Final = "csrf_token"
 CSRF_HEADER: Final = "x-csrf-token"
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LARGEST_FORM: Final = 2**16  # bytes
 _LARGEST_BODY: Final = 2**18  # bytes of any other request; a change of 1,000 events by their ids has 40,000
-_MOST_FIELDS: Final = 1000
 _FORM: Final = "application/x-www-form-urlencoded"
 _POLICY_VIOLATION: Final = 1008
 
@@ -57,6 +55,9 @@ class AccessMiddleware:
         request = Request(scope, receive)
         try:
             visitor, receive = await self._admit(request, receive)
+        except _FormRefused as refused:
+            await refused_form(self._gate, request, refused, refused.kept)(scope, receive, send)
+            return
         except AccessRefused as refused:
             await answer(request, refused)(scope, receive, send)
             return
@@ -81,11 +82,10 @@ class AccessMiddleware:
             raise AccessRefused(403, "the page of another site sent this request")
         visitor = self._gate.identify(request)
         if visitor.identity is None and not is_open(path):
-            raise AccessRefused(
-                401,
-                "log in, or send a token: Authorization: Bearer TOKEN",
-                CHALLENGE,
-            )
+            message = "log in, or send a token: Authorization: Bearer TOKEN"
+            if changes and _keeps(request):
+                raise _FormRefused(401, message, request, await _bounded(request, receive, _LARGEST_FORM))
+            raise AccessRefused(401, message, CHALLENGE)
         return visitor, await self._check_body(request, receive, visitor) if changes else receive
 
     async def _check_body(self, request: Request, receive: Receive, visitor: Visitor) -> Receive:
@@ -97,19 +97,17 @@ class AccessMiddleware:
                 "the browser sent no cookie of this console. It keeps one over https, and over http for localhost and "
                 "127.0.0.1; load the page again",
             )
-        form = request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM
+        form = _is_form(request)
         if visitor.identity is None and not form:
             raise AccessRefused(415, "send the form of the login page")
         body = await _bounded(request, receive, _LARGEST_FORM if form else _LARGEST_BODY)
         if by_browser:
             tokens = request.headers.getlist(CSRF_HEADER) or (form_fields(body).get(CSRF_FIELD, []) if form else [])
-            self._check_csrf(visitor, tokens)
+            login = visitor.login
+            if login is None or len(tokens) != 1 or not self._gate.logins.csrf_matches(login, tokens[0]):
+                message = "the form is not from this login; load the page again and repeat what you did"
+                raise _FormRefused(403, message, request, body) if _keeps(request) else AccessRefused(403, message)
         return _again(body, receive)
-
-    def _check_csrf(self, visitor: Visitor, tokens: list[str]) -> None:
-        login = visitor.login
-        if login is None or len(tokens) != 1 or not self._gate.logins.csrf_matches(login, tokens[0]):
-            raise AccessRefused(403, "the form is not from this login; load the page again and repeat what you did")
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the route."""
@@ -136,12 +134,22 @@ class AccessMiddleware:
         return await handler(Request(scope), error)
 
 
-def form_fields(body: bytes) -> dict[str, list[str]]:
-    """The fields of a form. Raises AccessRefused for one with more fields than any form of the console."""
-    try:
-        return parse_qs(body.decode("latin-1"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-    except ValueError:
-        raise AccessRefused(400, f"the form has more than {_MOST_FIELDS} fields") from None
+class _FormRefused(AccessRefused):
+    """A form that a person has filled in, whose login has ended or is another one by now."""
+
+    def __init__(self, status: int, message: str, request: Request, body: bytes) -> None:
+        super().__init__(status, message)
+        self.kept = KeptForm.of(request.url.path, body)
+
+
+def _is_form(request: Request) -> bool:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM
+
+
+def _keeps(request: Request) -> bool:
+    """Whether this is a person's form that is worth sending again."""
+    person = "text/html" in request.headers.get("accept", "") and request.method == "POST"
+    return person and _is_form(request) and not request.url.path.startswith(("/api/", "/login", "/logout"))
 
 
 async def _bounded(request: Request, receive: Receive, most: int) -> bytes:

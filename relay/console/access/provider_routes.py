@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 
 from relay.console.access.gate import AccessGate
+from relay.console.access.login_page import login_page
 from relay.console.access.logins import SealedNotes, Way
 from relay.console.access.provider import Journey, LoginProvider, ProviderFailed, UserRefused
 from relay.console.access.refusal import local_path
@@ -91,7 +92,7 @@ class ProviderRoutes:
         return self._page(request, _FAILED, 502)
 
     def _page(self, request: Request, message: str, status: int, target: str = "/") -> Response:
-        response = self._logins.page(request, target, message=message, status=status)
+        response = login_page(self._gate, request.state.login, target, message=message, status=status)
         self._set_notes(response, "", 0)
         return response
 

@@ -6,21 +6,19 @@ import logging
 from typing import Annotated, Final
 
 from fastapi import Depends, FastAPI, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from relay.console.access.credentials import mark_of
 from relay.console.access.gate import AccessGate
+from relay.console.access.login_page import ENDED, KeptForm, form_fields, login_page, resend_page, set_login
 from relay.console.access.logins import COOKIE, Login, Way
-from relay.console.access.middleware import form_fields
 from relay.console.access.refusal import AccessRefused, local_path
 from relay.console.access.roles import AccessRole, Identity
 from relay.console.access.rules import require
-from relay.console.access.templates import render
 
 logger = logging.getLogger(__name__)
 
 _WRONG: Final = "The token is wrong."
-_ENDED: Final = "You are logged out."
 
 AnyIdentity = Annotated[Identity, Depends(require(AccessRole.READER))]
 
@@ -42,19 +40,24 @@ class LoginRoutes:
         target = local_path(request.query_params.get("next", "/"))
         if request.state.identity is not None:
             return RedirectResponse(target, 303)
-        return self.page(request, target, message=_ENDED if "ended" in request.query_params else "")
+        message = ENDED if "ended" in request.query_params else ""
+        return login_page(self._gate, request.state.login, target, message=message)
 
     async def log_in(self, request: Request) -> Response:
         """Check a token. The middleware has bounded and examined the form."""
         fields = {name: values[-1] for name, values in form_fields(await request.body()).items()}
         target = local_path(fields.get("next", "/"))
+        kept = KeptForm.parse(target, fields["kept"]) if "kept" in fields else None
         try:
             line = self._gate.check_token(fields.get("token", ""), request)
         except AccessRefused as refused:
             message = str(refused) if refused.status != 401 else _WRONG
             retry = {name: value for name, value in refused.headers.items() if name == "Retry-After"}
-            return self.page(request, target, message=message, status=refused.status, headers=retry)
-        return self.admitted(request, target, line.identity, Way.TOKEN, mark_of(line))
+            before = request.state.login
+            return login_page(
+                self._gate, before, target, message=message, status=refused.status, headers=retry, kept=kept
+            )
+        return self.admitted(request, target, line.identity, Way.TOKEN, mark_of(line), kept)
 
     async def log_out(self, request: Request, identity: AnyIdentity) -> Response:
         """End the login of this browser, or with the field ``everywhere`` all of the same name."""
@@ -69,8 +72,16 @@ class LoginRoutes:
         response.set_cookie(COOKIE, "", max_age=0, path="/", secure=True, httponly=True, samesite="lax")
         return response
 
-    def admitted(self, request: Request, target: str, identity: Identity, way: Way, mark: str = "") -> Response:
-        """Begin a login with a cookie of its own, and go on to ``target``."""
+    def admitted(
+        self,
+        request: Request,
+        target: str,
+        identity: Identity,
+        way: Way,
+        mark: str = "",
+        kept: KeptForm | None = None,
+    ) -> Response:
+        """Begin a login with a cookie of its own, and go on to ``target``, or with the form that was kept."""
         before: Login | None = request.state.login
         if before is not None:
             self._gate.logins.end(before)
@@ -81,46 +92,7 @@ class LoginRoutes:
             way,
             extra={"action": "login", "address": self._gate.address(request)},
         )
-        response = RedirectResponse(target, 303)
-        self._set_cookie(response, self._gate.logins.new(identity, way, mark))
+        login = self._gate.logins.new(identity, way, mark)
+        response = RedirectResponse(target, 303) if kept is None else resend_page(self._gate, login, identity, kept)
+        set_login(self._gate, response, login)
         return response
-
-    def page(
-        self,
-        request: Request,
-        target: str,
-        *,
-        message: str = "",
-        status: int = 200,
-        headers: dict[str, str] | None = None,
-    ) -> Response:
-        """The login page, with a cookie for its CSRF token where the browser has none."""
-        logins, options = self._gate.logins, self._gate.options
-        login: Login | None = request.state.login
-        visit = logins.new() if login is None else login
-        content = render(
-            "login.html",
-            message=message,
-            ended=message == _ENDED,
-            failed=status != 200,
-            next=target,
-            csrf_token=logins.csrf_token(visit),
-            tokens=options.tokens_file is not None,
-            people=options.admits_people or not options.authenticates,
-            provider=options.provider.host if options.provider is not None else "",
-        )
-        response = HTMLResponse(content, status, headers)
-        if login is None:
-            self._set_cookie(response, visit)
-        return response
-
-    def _set_cookie(self, response: Response, login: Login) -> None:
-        response.set_cookie(
-            COOKIE,
-            self._gate.logins.seal(login),
-            max_age=int(self._gate.options.lifetime),
-            path="/",
-            secure=True,
-            httponly=True,
-            samesite="lax",
-        )
