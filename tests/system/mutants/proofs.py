@@ -7,6 +7,8 @@ from typing import Final
 from tests.system.mutants.mutant import Mutant
 
 _FINDING = "tests/engine/test_finding.py"
+_SENDING = "tests/brokers/kafka/test_transactions.py"
+_READING = "tests/brokers/kafka/test_proofs.py"
 _PINNED = "tests/engine/test_pinned.py"
 
 PROOFS: Final = (
@@ -37,5 +39,40 @@ PROOFS: Final = (
         "if lease.sent_at >= since and lease",
         "if lease",
         (f"{_PINNED}::test_a_transaction_begins_with_leases_that_last_and_of_its_epoch_alone",),
+    ),
+    Mutant(
+        "an event without a proof is settled",
+        "relay/engine/finding.py",
+        "await self._settle([row for row in asked if row in proven])",
+        "await self._settle(asked)",
+        (f"{_FINDING}::test_what_is_proven_is_delivered_and_the_rest_is_reaped",),
+    ),
+    Mutant(
+        "a transaction holds no proof",
+        "relay/brokers/kafka/transaction.py",
+        "in self._proofs(frozenset(self.refused)):",
+        "in ():",
+        (f"{_SENDING}::test_a_transaction_is_acknowledged_as_a_whole_and_leaves_a_proof",),
+    ),
+    Mutant(
+        "the last stable offset is taken for the end of the proofs",
+        "relay/brokers/kafka/proofs.py",
+        "isolation_level=IsolationLevel.READ_UNCOMMITTED",
+        "isolation_level=IsolationLevel.READ_COMMITTED",
+        (f"{_READING}::test_a_proof_behind_an_open_transaction_of_a_stranger_is_waited_for",),
+    ),
+    Mutant(
+        "proofs that were not committed are believed",
+        "relay/brokers/kafka/proofs.py",
+        '"isolation.level": "read_committed"',
+        '"isolation.level": "read_uncommitted"',
+        (f"{_READING}::test_a_proof_that_was_not_committed_proves_nothing",),
+    ),
+    Mutant(
+        "a commit whose answer is lost is taken for an abort",
+        "relay/brokers/kafka/transaction.py",
+        "                self.error = failure_of(error.args[0])",
+        "                return End.ABORTED, False",
+        ("tests/system/chaos/test_commit_answers.py::test_a_commit_whose_answer_is_lost_is_asked_for_again",),
     ),
 )

@@ -1,0 +1,98 @@
+"""Proofs on a real Kafka: what a finder reads behind transactions of strangers, and what a new life ends of its old."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from relay.brokers.kafka import proofs
+from relay.brokers.kafka.transactions import KafkaTransactions
+from relay.core.errors import BrokerUnreachable
+from relay.core.event import Fence
+from relay.core.proofs import Begun, LeasedRow
+from tests.brokers.harness.base import make_event
+from tests.support.fixtures.kafka import MakeTopic
+from tests.support.options import kafka_options
+from tests.support.waiting import patience
+
+pytestmark = pytest.mark.kafka
+
+FENCE = Fence(datetime.now(UTC))
+
+
+def producer(kafka: str, name: str) -> Producer:
+    """One with this transactional id, and a transaction that has begun."""
+    made = Producer({"bootstrap.servers": kafka, "transactional.id": name})
+    made.init_transactions(patience())
+    made.begin_transaction()
+    return made
+
+
+def send(open_one: Producer, topic: str, key: str, value: bytes) -> None:
+    open_one.produce(topic, value, key, timestamp=int(FENCE.timestamp() * 1000))
+    assert open_one.flush(patience()) == 0
+
+
+def last_stable(admin: AdminClient, topic: str, isolation: IsolationLevel) -> int:
+    place = TopicPartition(topic, 0)
+    asked = admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=isolation)  # type: ignore[no-untyped-call]
+    return int(asked[place].result(patience()).offset)
+
+
+def test_a_proof_behind_an_open_transaction_of_a_stranger_is_waited_for(
+    kafka: str, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is committed, and no reader of committed messages sees it yet: taking that for none would repeat its event."""
+    place, holder = topic(), uuid.uuid4().hex
+    event = make_event("orders")
+    row = LeasedRow(holder, FENCE, event.event_id)
+    stranger = producer(kafka, f"stranger/{holder}")
+    send(stranger, place, "stranger", b"")
+    own = producer(kafka, f"own/{holder}")
+    [(_, value, _)] = proofs.records(holder, [Begun(FENCE, 0.0, [event])])
+    send(own, place, holder, value)
+    own.commit_transaction(patience())
+    connection = {"bootstrap.servers": kafka}
+    with monkeypatch.context() as impatient:
+        impatient.setattr(proofs, "_READ_WITHIN", 1.0)
+        with pytest.raises(BrokerUnreachable, match="transactions stay open"):
+            proofs.read(connection, place, [row])
+    stranger.abort_transaction(patience())
+    assert proofs.read(connection, place, [row]) == {row}
+
+
+def test_a_proof_that_was_not_committed_proves_nothing(kafka: str, topic: MakeTopic) -> None:
+    place, holder = topic(), uuid.uuid4().hex
+    event = make_event("orders")
+    row = LeasedRow(holder, FENCE, event.event_id)
+    [(_, value, _)] = proofs.records(holder, [Begun(FENCE, 0.0, [event])])
+    own = producer(kafka, f"own/{holder}")
+    send(own, place, holder, value)
+    own.abort_transaction(patience())
+    assert proofs.read({"bootstrap.servers": kafka}, place, [row]) == frozenset()
+
+
+async def test_a_stable_relay_id_ends_its_former_life_at_once(
+    kafka: str, kafka_admin: AdminClient, topic: MakeTopic
+) -> None:
+    """Readers of committed messages go on long before the timeout of what that one left open. It commits nothing."""
+    place, prefix = topic(), uuid.uuid4().hex
+    former = await asyncio.to_thread(producer, kafka, f"{prefix}/relay-a/2")
+    await asyncio.to_thread(send, former, place, "key", b"left open")
+    assert last_stable(kafka_admin, place, IsolationLevel.READ_COMMITTED) == 0
+    changes = {"transactions": True, "relay_id": "relay-a", "transactions_prefix": prefix, "lease_timeout": 180.0}
+    publisher = KafkaTransactions(kafka_options(kafka, **changes))
+    await publisher.open()
+    await publisher.probe(patience())
+    ends = [
+        last_stable(kafka_admin, place, one) for one in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    ]
+    assert ends[0] == ends[1] > 0
+    with pytest.raises(KafkaException):
+        await asyncio.to_thread(former.commit_transaction, patience())
+    await publisher.close()
