@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import psycopg
 import pytest
 
 from relay.outbox.admin import explain
 from relay.outbox.admin.causes import LONGEST
-from relay.outbox.admin.explain import read_causes
+from relay.outbox.admin.explain import explain_event, read_causes
+from relay.outbox.admin.overview import read_overview
 from relay.outbox.admin.search import SEARCH_SECONDS, EventSearch, find_events, search_events
 from relay.postgres.sql import TableName, statement
+from relay.routing.reported import read_reported
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database, drop_database
 from tests.system.scale.test_console import timed
@@ -86,6 +90,47 @@ def _processor_seconds(url: str) -> tuple[float, float]:
             connection.execute(statement("outbox/causes:failing", TABLE), bounds)
             databases.append((int(figures.read_text().split()[0]) - before) / 1e9)
     return min(ours), min(databases)
+
+
+_WATCHED: Final = 5.0
+"""Seconds after which the console's live pages ask again."""
+
+
+def test_an_operator_who_watches_takes_less_than_a_twentieth_of_a_processor(
+    filled: Outbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [(event_id,)] = filled.database.run("SELECT event_id FROM openoutbox_events WHERE status = 'PENDING' LIMIT 1")
+    readings: dict[str, Callable[[], object]] = {
+        "overview": lambda: read_overview(filled.reader_url, TABLE),
+        "causes": lambda: read_causes(filled.reader_url, TABLE),
+        "why": lambda: explain_event(filled.reader_url, TABLE, event_id, read_reported),
+    }
+    for name, read in readings.items():
+        ours, theirs = _seconds_of_both(filled, read)
+        share = (ours + theirs) / _WATCHED
+        with capsys.disabled():
+            print(f"\n{name}: {ours * 1000:.0f} ms of a processor here, {theirs * 1000:.0f} ms in PostgreSQL", end="")
+            print(f"; asked every {_WATCHED:g} s, {share:.1%} of a processor", end="")
+        assert share < 0.05
+
+
+def _seconds_of_both(outbox: Outbox, read: Callable[[], object], times: int = 20) -> tuple[float, float]:
+    """What a reading takes of a processor in this process, and in backends of its own, which end with it."""
+    [(folder,)] = outbox.database.run("SHOW data_directory")
+    server = int(Path(folder, "postmaster.pid").read_text().split()[0])
+
+    def ended() -> float:
+        fields = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
+
+    read()
+    time.sleep(0.2)  # what ended before is counted
+    began, before = time.process_time(), ended()
+    for _ in range(times):
+        read()
+    ours = (time.process_time() - began) / times
+    time.sleep(0.2)
+    return ours, (ended() - before) / times
 
 
 def test_few_events_of_a_key_are_found_by_one_search(filled: Outbox, capsys: pytest.CaptureFixture[str]) -> None:
