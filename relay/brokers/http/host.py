@@ -20,11 +20,12 @@ from typing import Final, cast
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.http.connecting import check, connect
 from relay.brokers.http.endpoints import Endpoint, read_endpoint
-from relay.brokers.http.errors import BadAnswer, Cut, NoAnswer, outcome_of
+from relay.brokers.http.errors import Answer, BadAnswer, Cut, NoAnswer, outcome_of
 from relay.brokers.http.options import HttpOptions, client_tls
-from relay.brokers.http.request import request_of
+from relay.brokers.http.request import HttpRequest, request_of
 from relay.brokers.http.session import HttpSession
 from relay.brokers.login import present
+from relay.brokers.share import LoopShare
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.outcome import ConnectionCut, Outcome, TimedOut, Transient, Unreachable, Withheld
 
@@ -45,6 +46,7 @@ class Host:
         """Why it takes nothing: several requests in a row had no answer; empty again for the next one, as a trial."""
         self._unanswered = 0
         """How many there were in a row."""
+        self._share = LoopShare()
         self._held: dict[int, Entry] = {}
         self._ready: deque[Entry] = deque()
         self._key_queues: dict[str, deque[Entry]] = {}
@@ -101,6 +103,9 @@ class Host:
     async def _work(self) -> None:
         try:
             while self._ready:
+                if owed := self._share.owed():
+                    await asyncio.sleep(owed)
+                    continue
                 entry = self._ready.popleft()
                 try:
                     outcome = await self._send(entry)
@@ -130,7 +135,7 @@ class Host:
                 return Unreachable(str(error))
             try:
                 request = request_of(entry[0], self._endpoint, self._options)
-                answer = await session.post(request, self._options.timeout)
+                answer = await self._post(session, request)
             except Cut as error:
                 cut = str(error)
                 if error.resend and attempt + 1 < _TRIES:
@@ -144,6 +149,12 @@ class Host:
             self._has_answered()
             return outcome_of(answer, str(self.origin), self._options.permanent_statuses, self._endpoint.masked)
         return ConnectionCut(self._has_failed(cut))
+
+    async def _post(self, session: HttpSession, request: HttpRequest) -> Answer:
+        try:
+            return await session.post(request, self._options.timeout)
+        finally:
+            self._share.take(session.spent)
 
     def _has_answered(self) -> None:
         self._unanswered, self.blocked = 0, ""

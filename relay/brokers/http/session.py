@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+import time
 from contextlib import suppress
 from typing import Final, cast
 
@@ -52,6 +53,8 @@ class HttpSession(asyncio.Protocol):
         self._body = b""
         self._unparsed = bytearray()
         """Of the head."""
+        self.spent = 0.0
+        """Seconds that reading the last answer took."""
         self._left = _MOST_HEAD
         """How many more bytes of the head, and then of what follows, are read."""
         self._lines = self._interim = self._pieces = 0
@@ -85,6 +88,7 @@ class HttpSession(asyncio.Protocol):
         self._head, self._start, self._body, self._left = None, b"", b"", _MOST_HEAD
         self._unparsed.clear()
         self._lines = self._interim = self._pieces = 0
+        self.spent = 0.0
         if not self.transport.is_closing():  # uvloop raises; connection_lost follows in any case
             self.transport.write(data)
         deadline = Deadline(
@@ -126,6 +130,11 @@ class HttpSession(asyncio.Protocol):
             return
         if len(self._start) < _LONGEST_SUCCESS:
             self._start += data[:_LONGEST_SUCCESS]
+        began = time.perf_counter()
+        self._read(data)
+        self.spent += time.perf_counter() - began
+
+    def _read(self, data: bytes) -> None:
         try:
             if self._head is None:
                 looked = max(len(self._unparsed) - 2, 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from pamqp import commands, frame
@@ -20,6 +21,7 @@ from pamqp.common import FieldTable
 from relay.brokers.rabbitmq.frames import BODY, CHANNEL, END, FRAME_START, HEADER, HEARTBEAT, METHOD, OVERHEAD
 from relay.brokers.rabbitmq.options import RabbitAddress, RabbitTarget
 from relay.brokers.sending import SendProgress
+from relay.brokers.share import LONGEST_TURN, LoopShare
 from relay.brokers.tls import handshake_refused
 from relay.core.errors import BrokerRefused, BrokerUnreachable, OutboxError, reason_of
 from relay.version import __version__
@@ -39,6 +41,7 @@ _NOT_ALLOWED: Final = 530
 _LARGEST_FRAME: Final = 1 << 17
 _LARGEST_METHOD: Final = 1 << 14
 """Bytes of what a server says of itself, at most: pamqp takes time that grows with the square of a table."""
+_LOOK: Final = 16  # frames between two looks at the clock
 _FLAGS_AT: Final = 19  # byte of a frame at which a content header says which properties follow
 _CAPABILITIES: Final[FieldTable] = {
     "publisher_confirms": True,
@@ -94,6 +97,9 @@ class AmqpWire(asyncio.Protocol):
         """Why the connection is gone; None while it stands."""
         self._transport: asyncio.Transport | None = None
         self._received = b""
+        self._share = LoopShare()
+        self._paused = False
+        """Whether it reads nothing for now, so that others have their turns."""
         self._loop = asyncio.get_running_loop()
         self._awaited: tuple[type[Frame], asyncio.Future[Any]] | None = None
         self._returned: commands.Basic.Return | None = None
@@ -185,9 +191,19 @@ class AmqpWire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take every frame that is complete."""
         self._heard = self._loop.time()
-        data = self._received + data if self._received else data
-        at, end = 0, len(data)
+        self._received = self._received + data if self._received else data
+        if not self._paused:
+            self._take_frames()
+
+    def _take_frames(self) -> None:
+        """Take every frame that is complete; what takes long goes on when others had their turns."""
+        began = time.perf_counter()
+        data, self._received = self._received, b""
+        at, end, taken = 0, len(data), 0
         while end - at >= OVERHEAD and self.lost is None:
+            taken += 1
+            if not taken % _LOOK and time.perf_counter() - began > LONGEST_TURN:
+                break
             kind, _, size = FRAME_START.unpack_from(data, at)
             if kind not in _KINDS or size > (_LARGEST_METHOD if kind == METHOD else _LARGEST_FRAME):
                 self._lose("the server that answers is not a RabbitMQ server")
@@ -201,6 +217,20 @@ class AmqpWire(asyncio.Protocol):
                 self._take(data[at:after], kind)
             at = after
         self._received = data[at:]
+        if (pause := self._share.take(time.perf_counter() - began)) and self.lost is None:
+            self._pause(pause)
+
+    def _pause(self, seconds: float) -> None:
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._paused = False
+        if self.lost is None and self._transport is not None:
+            self._transport.resume_reading()
+            self._take_frames()
 
     def _take_confirm(self, data: bytes, at: int) -> None:
         """A method of that size: nearly always a confirm."""

@@ -47,6 +47,7 @@ def answers(name: str) -> Iterable[bytes]:
         "accepted-body": _behind(b"HTTP/1.1 202 OK\r\n\r\n", b"a" * 1000),
         "accepted-pieces": _behind(CHUNKED.replace(b"500", b"200"), b"1\r\na\r\n"),
         "ok": [OK],
+        "costly": [b"HTTP/1.1 500 No\r\na: " + b"b c" * 20_000 + b"\r\nContent-Length: 0\r\n\r\n"],
     }[name]
 
 
