@@ -58,6 +58,29 @@ WHERE event_id IN (SELECT event_id FROM openoutbox_events
 """
 
 
+_UGLY = """
+WITH chosen AS (
+    SELECT event_id FROM openoutbox_events WHERE status = 'DEAD' LIMIT 7
+), waiting AS (
+    SELECT event_id FROM openoutbox_events WHERE status = 'PENDING' LIMIT 3
+)
+UPDATE openoutbox_events SET
+    event_type = repeat('t', 180), partition_key = repeat('k', 180), available_at = now() + interval '1 hour',
+    last_error = 'E' || repeat('C', 60) || ': ' || repeat('e', 500),
+    headers = jsonb_build_object(repeat('n', 180), repeat('v', 400)),
+    payload = convert_to('{"sku": "A-1", "' || repeat('p', 300) || '": [' || repeat('1', 300) || ']}', 'UTF8')
+WHERE event_id IN (TABLE chosen UNION TABLE waiting)
+"""
+_UGLY_NAMES = """
+INSERT INTO openoutbox_pauses (scope, name, paused_by, reason)
+VALUES ('type', repeat('t', 180), repeat('w', 180), repeat('r', 500));
+INSERT INTO openoutbox_changes (change_id, outbox, action, selection, changed_by, reason, idempotency_key, state, error)
+VALUES (gen_random_uuid(), 'openoutbox_events', 'replay', '{"partition_key": "' || repeat('k', 180) || '"}',
+        repeat('w', 180), repeat('r', 500), 'ugly', 'failed', repeat('e', 500));
+"""
+"""Long values without a space, which make no page wider than the window."""
+
+
 @dataclass(frozen=True)
 class Scene:
     """What the pictures are taken of."""
@@ -132,8 +155,11 @@ async def fill_log(url: str, attempts: int) -> None:
 
 
 @contextmanager
-def scene(admin_url: str, events: int = 10_000) -> Iterator[Scene]:
-    """An outbox with so many events and some trouble, two relays, a delivery log, and two consoles."""
+def scene(admin_url: str, events: int = 10_000, *, ugly: bool = False) -> Iterator[Scene]:
+    """An outbox with so many events and some trouble, two relays, a delivery log, and two consoles.
+
+    With ``ugly`` some keys, types, names and errors are as long as they come.
+    """
     outbox = Outbox.create(create_database(admin_url))
     for extension in EXTENSIONS:
         add_extension(outbox.owner_url, TableName(), extension)
@@ -142,10 +168,15 @@ def scene(admin_url: str, events: int = 10_000) -> Iterator[Scene]:
     with outbox.database.connect() as connection:
         give_rights(connection)
         connection.execute("GRANT DELETE ON openoutbox_events TO openoutbox_console")
-        for statement in (_SCENE.replace("{events}", str(events)), _DEAD, _WAITING):
+        for statement in (
+            _SCENE.replace("{events}", str(events)),
+            _DEAD,
+            _WAITING,
+            *((_UGLY, _UGLY_NAMES) if ugly else ()),
+        ):
             connection.execute(statement.encode())
     with ExitStack() as stack:
-        for name in ("relay-1", "relay-2"):
+        for name in ("relay-1", f"relay-{'2' * 100}" if ugly else "relay-2"):
             relay = stack.enter_context(Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "null", "RELAY_ID": name}))
             relay.wait_ready()
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -16,7 +16,7 @@ from tests.console.scene import Scene, pages_of, scene
 from tests.support.console import chromium
 from tests.support.paths import ROOT
 
-WIDTHS: Final = (360, 1400)
+WIDTHS: Final = (360, 800, 1400)
 README_FOLDER: Final = ROOT / "docs" / "pictures"
 _HEIGHT: Final = 900
 _README: Final = (1120, 700)
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path(".cache/screenshots"))
     parser.add_argument("--readme", action="store_true", help=f"only those in {README_FOLDER.relative_to(ROOT)}")
     arguments = parser.parse_args()
-    with PostgresServer() as postgres, scene(postgres.url) as shown, chromium() as browser:
+    with PostgresServer() as postgres, scene(postgres.url, ugly=not arguments.readme) as shown, chromium() as browser:
         if arguments.readme:
             take_for_readme(browser, shown.console.address)
         else:

@@ -13,7 +13,7 @@ from tests.console.stocking import STREAM, TENANT, stock_log, stock_store
 from tests.outbox.admin.filling import fill_aged
 from tests.support.console import ConsoleProcess, watched
 from tests.support.fixtures.daemon import StartDaemon
-from tests.support.fixtures.outbox import Outbox, give_rights
+from tests.support.fixtures.outbox import Outbox, Row, give_rights
 from tests.support.waiting import DEADLINE, patience, wait_until
 
 _MILLISECONDS = patience(DEADLINE) * 1000
@@ -143,6 +143,45 @@ def test_a_poll_that_changes_nothing_leaves_focus_and_selection(
     assert set(statuses) == {304}
     assert page.evaluate("document.activeElement === window.shown && window.shown.isConnected")
     assert page.evaluate("String(getSelection())") == before
+
+
+@pytest.mark.parametrize(
+    "holds",
+    ["document.querySelector('main [data-live] a').focus()", "getSelection().selectAllChildren(followed())"],
+    ids=["focus", "selection"],
+)
+def test_a_change_waits_while_its_part_has_the_focus_or_a_selection(
+    recorded: Outbox, console: ConsoleProcess, page: Page, holds: str
+) -> None:
+    fill_aged(recorded, "DEAD", 1)
+    page.goto(f"{console.address}/types")
+    page.evaluate(holds)
+    before = page.locator("main [data-live] tbody").inner_text()
+    recorded.fill("another-type", 1)
+    expect(page.locator("#live-state")).to_contain_text("There is news")
+    polls(page, 2)
+    assert page.locator("main [data-live] tbody").inner_text() == before
+    page.evaluate("document.activeElement.blur(); getSelection().removeAllRanges()")
+    expect(page.locator("main [data-live] tbody")).to_contain_text("another-type")
+    expect(page.locator("#live-state")).to_be_empty()
+
+
+def test_times_are_absolute_in_utc_or_local_by_choice(
+    recorded: Outbox, console: ConsoleProcess, browser: Browser
+) -> None:
+    [id_] = recorded.insert([Row("t", b"{}")])
+    recorded.database.run("UPDATE openoutbox_events SET created_at = '2026-07-01 22:30:15+00'")
+    page = browser.new_context(timezone_id="Asia/Kolkata").new_page()
+    page.goto(f"{console.address}/events/{id_}")
+    created = page.get_by_role("listitem").filter(has_text="Created")
+    expect(created).to_contain_text("2026-07-01 22:30:15")
+    expect(created).to_contain_text(" ago")
+    page.get_by_role("button", name="Times are UTC").click()
+    expect(created).to_contain_text("2026-07-02 04:00:15")
+    page.reload()
+    expect(page.get_by_role("button", name="Times are local")).to_be_visible()
+    expect(created).to_contain_text("2026-07-02 04:00:15")
+    page.context.close()
 
 
 def test_a_live_page_says_when_it_is_not_up_to_date(recorded: Outbox, console: ConsoleProcess, page: Page) -> None:

@@ -52,7 +52,7 @@ _CONTENT = {
 @pytest.fixture(scope="module")
 def shown(postgres: str) -> Iterator[Scene]:
     """One outbox with trouble for all tests here."""
-    with scene(postgres, events=1000) as one:
+    with scene(postgres, events=1000, ugly=True) as one:
         yield one
 
 
@@ -63,7 +63,7 @@ def addresses(shown: Scene) -> dict[str, str]:
     return pages | {"login": f"{shown.guarded.address}/login"}
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 360)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 360), ("light", 800)])
 def test_every_page_is_for_screen_readers_and_fits(
     addresses: dict[str, str], browser: Browser, scheme: Literal["light", "dark"], width: int
 ) -> None:

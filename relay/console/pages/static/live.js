@@ -3,7 +3,7 @@
 
 const LONGEST = 60_000; // milliseconds between two polls of a console that is slow or does not answer
 const SHARE = 4; // what took a second is asked for again after four at the earliest
-const live = { timer: 0, began: 0, failures: 0, polls: 0 };
+const live = { timer: 0, began: 0, failures: 0, polls: 0, kept: false };
 
 function followed() {
   return document.querySelector("[data-live]");
@@ -17,6 +17,11 @@ function stopped() {
 function state(text) {
   const place = document.getElementById("live-state");
   if (place && place.textContent !== text) place.textContent = text;
+}
+
+function held(part) {
+  const selection = getSelection();
+  return part.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(part, true));
 }
 
 function failure(xhr) {
@@ -62,14 +67,19 @@ addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.requestConfig.verb === "get" && stopped()) event.preventDefault();
 });
 addEventListener("htmx:beforeSwap", (event) => {
-  if (event.detail.xhr.status === 304) event.detail.shouldSwap = false;
+  // What has the focus or a selection stays as it is; the next poll asks for the same once more.
+  const { xhr, shouldSwap } = event.detail;
+  live.kept = shouldSwap && xhr.status !== 304 && event.target === followed() && held(event.target);
+  if (xhr.status === 304 || live.kept) event.detail.shouldSwap = false;
 });
 addEventListener("htmx:afterRequest", (event) => {
   const { xhr, successful } = event.detail;
   if (event.target !== followed()) return;
   live.polls++;
   live.failures = successful ? 0 : Math.min(live.failures + 1, 5);
-  if (xhr.status === 200) event.target.dataset.etag = xhr.getResponseHeader("ETag");
-  state(successful ? "" : `Not up to date: ${failure(xhr)}.`);
+  if (xhr.status === 200 && !live.kept) event.target.dataset.etag = xhr.getResponseHeader("ETag");
+  if (!successful) state(`Not up to date: ${failure(xhr)}.`);
+  else state(live.kept ? "There is news; it is shown when nothing here has the focus or is selected." : "");
+  live.kept = false;
   later();
 });
