@@ -30,6 +30,10 @@ nothing is unfinished, and nothing can appear but what has come back.
 Where the ground took too long, a claim looks at fewer keys without a floor after each one that failed, and at more
 after each that did not: so some key gets its floor however slow the server is.
 
+**Which keys.** A claim is sent with the floors of the keys that the one before saw in its window, and says which keys
+it saw itself: those that are new are taken by the next one, at once. A statement of its own asks for the keys of the
+window until the ground is known, once a second, and for a claim that is to name the row that fails.
+
 Used by ``OrderedClaim`` while a walk from the oldest entry on is dear; all calls in the event loop's thread.
 """
 
@@ -46,6 +50,7 @@ from weakref import ref
 MOST_KEYS: Final = 50_000
 """Keys remembered, those that were claimed last, and of the ground; each takes about 300 bytes."""
 _DRAWN: Final = 0.2  # seconds
+_ASK_AGAIN: Final = 1.0  # seconds between two statements that ask for the keys, and for the index
 
 
 class Snapshot(NamedTuple):
@@ -101,6 +106,11 @@ class _Ground:
         self._noted = self._noted.later(snapshot, now)
         return ready
 
+    @property
+    def is_found(self) -> bool:
+        """Whether it is known."""
+        return self._number is not None
+
     def found(self, firsts: Sequence[tuple[int, int]]) -> None:
         """The first unfinished event of each key, as hash and place, as a statement after ``is_ready`` saw them."""
         if self._noted is not None and len(firsts) <= MOST_KEYS:
@@ -126,6 +136,10 @@ class KeyFloors:
         """How many the last one had."""
         self.index_is_there = True
         """Whether the table had the index for what has come back, when it was last asked for."""
+        self._asked_at = float("-inf")
+        self.window: frozenset[int] = frozenset()
+        """The keys that the last claim saw."""
+        self._given: frozenset[int] = frozenset()
 
     def usable_over(self, connection: object) -> bool:
         """Whether floors may be used over this connection; over another one than before none is known."""
@@ -136,13 +150,30 @@ class KeyFloors:
         return self.index_is_there
 
     def _forget(self) -> None:
+        self._asked_at = float("-inf")
         self._known.clear()
         self._ground = _Ground()
         self._unseen_from = 0
 
+    @property
+    def to_be_asked(self) -> bool:
+        """Whether a statement is to ask for the keys: those that the last claim saw are not enough."""
+        return self._clock() >= self._asked_at + _ASK_AGAIN
+
+    @property
+    def missed(self) -> bool:
+        """Whether the last claim saw keys that it was not sent with, so that it took nothing of theirs."""
+        return not self.window <= self._given
+
+    def saw(self, keys: Iterable[int | None]) -> None:
+        """A claim saw rows of these keys in its window."""
+        self.window = frozenset(key for key in keys if key is not None)
+
     def wants_ground(self, highest: int | None, snapshot: Snapshot) -> bool:
         """Whether the ground is to be looked for, once, after a statement that saw an event of that number."""
         self._came(snapshot)
+        if self._ground.is_found:
+            self._asked_at = self._clock()
         return self._ground.is_ready(highest, snapshot, self._clock())
 
     def stand_on(self, firsts: Sequence[tuple[int, int]]) -> None:
@@ -152,9 +183,10 @@ class KeyFloors:
     def of(self, keys: Iterable[int]) -> str:
         """The floors of these keys, by their hashes: a JSON object, with null where none is known.
 
-        The claim takes no other keys: of one that came between the two statements it would read every dead entry.
+        The claim takes no other keys: of one that came since they were read it would read every dead entry.
         """
-        floors = {key: self._floor(key) for key in keys}
+        self._given = frozenset(keys)
+        floors = {key: self._floor(key) for key in self._given}
         unknown = [key for key, floor in floors.items() if floor is None]
         self._unknown = min(len(unknown), self._most_unknown)
         for key in random.sample(unknown, len(unknown) - self._unknown):

@@ -143,12 +143,16 @@ class OrderedClaim:
             window = max(limit * self._width, _SMALLEST * max(self._width - _WIDEST, 1))
             dear = not paused.head.walk_is_cheap
             bounds["window"] = Int8(window)
-            batch, seen, first_due, at = await self._oldest(connection, bounds, tags, floors=dear)
+            exact = peek or limit == 1
+            batch, seen, first_due, at = await self._oldest(connection, bounds, tags, floors=dear, exact=exact)
             if not peek:
                 first = None if first_due is None else (first_due, float("-inf"))
                 paused.head.waiting_from(span, len(batch), first, at)
             if span.is_stretch:
                 self.waiting = True  # what is ahead was not looked at
+                return batch
+            if dear and self._floors.missed:  # a claim that was short of floors says nothing about keys
+                self.waiting = True
                 return batch
             self._adapt(limit, batch, seen, window)
             if batch:
@@ -177,16 +181,26 @@ class OrderedClaim:
         return self._taken(await self._execute(connection, _bare(self._table, "oldest", "chosen", *tags), bounds), 4)
 
     async def _oldest(
-        self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], *, floors: bool
+        self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], *, floors: bool, exact: bool
     ) -> tuple[list[Row], int, float | None, float]:
         """What the oldest due rows give, how many there are, when the first was due, and the time.
 
-        With ``floors`` the finished events of the keys are stepped over, at the price of a round trip for the keys.
+        With ``floors`` the finished events of the keys are stepped over; unless ``exact``, those of keys that the claim
+        before has seen, and of others only if these give nothing.
         """
-        known = await self._floors_of_window(connection, bounds) if floors else None
+        known = await self._floors_of_window(connection, bounds, exact=exact) if floors else None
         if known is None:
+            self._floors.saw(())
             rows = await self._execute(connection, _bare(self._table, "oldest", *tags), bounds)
             return self._taken(rows, 4), *rows[0][1:4]
+        rows = await self._above(connection, bounds, tags, known)
+        if not rows[0][0] and self._floors.missed:
+            rows = await self._above(connection, bounds, tags, self._floors.of(self._floors.window))
+        return self._taken(rows, 9), *rows[0][1:4]
+
+    async def _above(
+        self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], known: str
+    ) -> list[Row]:
         oldest = _bare(self._table, "oldest", "floors", *tags)
         try:
             rows = await self._execute(connection, oldest, {**bounds, "floors": known})
@@ -194,14 +208,17 @@ class OrderedClaim:
             self._floors.failed()
             raise
         self._floors.worked()
-        seen, first_due, at, *snapshot = rows[0][1:6]
-        self._floors.learn((row[6:8] for row in rows if row[6] is not None), Snapshot(*snapshot))
-        return self._taken(rows, 8), seen, first_due, at
+        *snapshot, hashes = rows[0][4:7]
+        self._floors.learn((row[7:9] for row in rows if row[7] is not None), Snapshot(*snapshot))
+        self._floors.saw(hashes or ())
+        return rows
 
-    async def _floors_of_window(self, connection: Connection, bounds: dict[str, Any]) -> str | None:
+    async def _floors_of_window(self, connection: Connection, bounds: dict[str, Any], *, exact: bool) -> str | None:
         """The floors of the keys in the window; None where the table has no index for what is below them."""
         if not self._floors.usable_over(connection):
             return None
+        if not exact and not self._floors.to_be_asked:
+            return self._floors.of(self._floors.window)
         [(usable, hashes, highest, *snapshot)] = await self._execute(
             connection, self._keys, {**bounds, "again": self._again}
         )

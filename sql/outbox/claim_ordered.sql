@@ -4,10 +4,9 @@
 -- name: ordered
 -- PENDING -> DELIVERING in order per key: lease due rows, of each key the first unfinished one and, as far as there is
 -- room, those right behind it. Needs the column and the indexes of sql/outbox/extensions/key_order.sql.
--- Tag oldest: looks at WINDOW due rows, the oldest from the head on or in a stretch behind it, as in claim: a claim costs the
--- same whatever waits. Tag by_key goes on where those
--- are all behind others: it looks at the first rows of KEYS keys, in the order of their hashes from FROM on, until FIRSTS
--- of them are due, and at the oldest rows without a key: one probe a key, however many rows that has.
+-- Tag oldest: looks at WINDOW due rows, the oldest from the head on or in a stretch behind it, as in claim. Tag by_key goes on
+-- where those are all behind others: it looks at the first rows of KEYS keys, in the order of their hashes from FROM on, until
+-- FIRSTS of them are due, and at the oldest rows without a key: one probe a key.
 -- FIRSTS bounds the keys of a claim: where few keys wait, it is smaller than LIMIT, and the claim takes longer runs of fewer
 -- keys. The other keys are left to other claims, which a claim of single rows of all keys would keep waiting.
 -- Why it is safe beside other relays: an older snapshot only ever sees an earlier row of a key as still unfinished, and
@@ -25,8 +24,8 @@
 -- in claim, in_part too: a row that is left out holds back its key. chosen, beside oldest: of some rows alone, found by
 -- their ids. passed, beside by_key: leaves out first rows before a place up to which claims have gone past (relay/outbox/passing.py).
 -- floors, beside oldest: the first unfinished row of a key is looked for from the
--- floor of that key on (relay/outbox/floors.py), below which nothing may wait but what was inserted for later, has failed
--- or was replayed: that is looked for from the first one on, by an index that has nothing else.
+-- floor of that key on (relay/outbox/floors.py), below which only what was inserted for later, has failed or was replayed
+-- may wait: an index that has nothing else finds that.
 -- Parameters: due_from, created_from, due_until, created_until (as in claim; by_key: without the latter two, for rows
 -- without a key); window or keys and from; chosen; passed_due, passed_created (seconds
 -- since 1970); excluded; limit, firsts (most keys), run (most rows behind a first one), block (a
@@ -35,8 +34,9 @@
 -- Result: how many rows were chosen. oldest: rows in the window, when the first of them was due, and the time of the claim (both in seconds since
 -- 1970); by_key: whether there is no key behind those looked at, and the hash of the last
 -- one. With floors: the oldest transaction that the snapshot of the claim saw in progress, the first one that it did not
--- see, and of each row the hash of its key and its place in it. Then the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is
--- claimed; the rows of a key are in order.
+-- see, the hashes of all keys in the window (in the first row alone), and of each row the hash of its key and its place in it. Then
+-- the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is claimed; the rows of a
+-- key are in order.
 WITH RECURSIVE --? by_key
 -- WITH --? oldest
 looked AS MATERIALIZED ( --? oldest
@@ -335,6 +335,10 @@ SELECT
     DATE_PART('epoch', NOW()) AS seen_at, --? oldest
     PG_SNAPSHOT_XMIN(PG_CURRENT_SNAPSHOT())::text::bigint AS in_progress_from, --? oldest floors
     PG_SNAPSHOT_XMAX(PG_CURRENT_SNAPSHOT())::text::bigint AS unseen_from, --? oldest floors
+    CASE --? oldest floors
+        WHEN insertion_order IS NOT DISTINCT FROM (SELECT MIN(one.insertion_order) FROM claimed AS one) --? oldest floors
+            THEN (SELECT ARRAY_AGG(DISTINCT looked.hash) FROM looked) --? oldest floors
+    END AS hashes, --? oldest floors
     HASHTEXTEXTENDED(partition_key, 0) AS hash, --? oldest floors
     insertion_order, --? oldest floors
     -- seen.at_the_end, --? by_key

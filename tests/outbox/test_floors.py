@@ -170,11 +170,30 @@ async def test_a_key_that_this_relay_has_never_met_stands_on_the_ground(
     insert(outbox, DELIVERED, key="cold", age=0.5)
     insert(outbox, 1, key="behind", age=0.5)
     storage.paused.head.place = (time.time() - 30.0, float("-inf"))  # an event of the third key is behind it
-    assert sorted(await deliver(storage, 20)) == [
+    known = await deliver(storage, 20)  # a key that has not been seen yet is in the next claim
+    assert sorted([*known, *await deliver(storage, 20)]) == [
         *range(DELIVERED, DELIVERED + 1),
         *range(DELIVERED + LEARNED, DELIVERED + 10),
     ]
     assert sum(pages) < DELIVERED / 10
+
+
+async def test_the_floors_of_a_claim_cost_no_statement_of_their_own(
+    outbox: Outbox, storage: PostgresOutbox, pages: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for one a second; an event of a key that no claim has seen is in the second claim after it."""
+    insert(outbox, DELIVERED, 100)
+    await learn(storage, monkeypatch, outbox)
+    monkeypatch.setattr("relay.outbox.floors._ASK_AGAIN", 1000.0)
+    await deliver(storage)
+    pages.clear()
+    assert len(await deliver(storage)) == 10
+    assert len(pages) == 1
+    insert(outbox, 0, key="new", age=0.5)
+    pages.clear()
+    taken = [await deliver(storage, 20) for _ in range(2)]
+    assert 0 in taken[0] + taken[1]
+    assert len(pages) == 2
 
 
 async def test_a_replayed_event_goes_first_though_its_key_has_a_floor(
