@@ -21,7 +21,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from relay.brokers.kafka.asking import KafkaAsking
-from relay.localservers.process import free_ports
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from tests.cli.running import call_cli
@@ -29,35 +28,10 @@ from tests.support.daemon import Daemon
 from tests.support.fixtures.kafka import create_topic
 from tests.support.fixtures.outbox import Outbox, Row, give_rights
 from tests.support.options import kafka_options
-from tests.support.servers.kafka import KafkaServer
+from tests.support.servers.kafka_granting import GrantingKafka
 from tests.support.waiting import patience, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("granting kafka")]
-
-_PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_relay="secret";'
-
-
-class GrantingKafka(KafkaServer):
-    """Who comes to its open port may do everything, ``relay`` at the other one what an ACL says."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            settings={
-                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": "User:ANONYMOUS",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PLAIN:SASL_PLAINTEXT",
-                "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
-                "listener.name.plain.plain.sasl.jaas.config": _PLAIN,
-            }
-        )
-
-    @property
-    def login_url(self) -> str:
-        return f"kafka://relay:secret@127.0.0.1:{self._more_listeners['PLAIN']}?security.protocol=SASL_PLAINTEXT"
-
-    def _prepare(self) -> None:
-        self._more_listeners = {"PLAIN": free_ports(1)[0]}
-        super()._prepare()
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +78,7 @@ def test_what_it_makes_is_all_that_a_relay_needs(outbox: Outbox, granting: Grant
     topic, proofs = f"orders.{uuid.uuid4().hex}", f"{prefix_of(outbox)}.proofs"
     create_topic(AdminClient({"bootstrap.servers": granting.url}), topic)
     allow_topic(granting, topic)
-    assert [level for level, _ in transactions(tmp_path, outbox, granting.login_url)] == ["error", "error"]
+    assert [level for level, _ in transactions(tmp_path, outbox, granting.login_url())] == ["error", "error"]
     first = set_up(tmp_path, outbox, granting.url, "--principal", "User:relay")
     assert (first.returncode, first.stdout.splitlines()) == (
         0,
@@ -112,22 +86,22 @@ def test_what_it_makes_is_all_that_a_relay_needs(outbox: Outbox, granting: Grant
     )
     again = set_up(tmp_path, outbox, granting.url, "--principal", "User:relay", "--json")
     assert json.loads(again.stdout)["done"] == {"topic_made": False, "acls": 6, "open_to_all": False}
-    assert [level for level, _ in transactions(tmp_path, outbox, granting.login_url)] == ["ok", "ok"]
+    assert [level for level, _ in transactions(tmp_path, outbox, granting.login_url())] == ["ok", "ok"]
     outbox.insert([Row(topic)])
-    env = {"PUBLISHER_URL": granting.login_url, "PUBLISHER_TYPE": "kafka", "KAFKA_TRANSACTIONS": "true"}
+    env = {"PUBLISHER_URL": granting.login_url(), "PUBLISHER_TYPE": "kafka", "KAFKA_TRANSACTIONS": "true"}
     with Daemon(outbox.relay_url, env) as relay:
         wait_until(lambda: relay.running and outbox.counts() == {"DELIVERED": 1}, what="its delivery")
 
 
 async def test_a_relay_without_transactions_that_may_not_see_the_topic_asks_nothing(granting: GrantingKafka) -> None:
     prefix = uuid.uuid4().hex
-    asking = KafkaAsking(kafka_options(granting.login_url, transactions_prefix=prefix))
+    asking = KafkaAsking(kafka_options(granting.login_url(), transactions_prefix=prefix))
     await asking.open()
     admin = AdminClient({"bootstrap.servers": granting.url})
     assert not await asking.keeps_proofs()
     await asyncio.to_thread(create_topic, admin, f"{prefix}.proofs")
     await asking.close()
-    asking = KafkaAsking(kafka_options(granting.login_url, transactions_prefix=prefix))
+    asking = KafkaAsking(kafka_options(granting.login_url(), transactions_prefix=prefix))
     await asking.open()
     assert not await asking.keeps_proofs()
     await asking.close()

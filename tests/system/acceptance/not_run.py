@@ -34,7 +34,7 @@ NOT_RUN: Final = {
     "docs/operate/console-access.md sh 3": "tests/console/access/test_provider_server.py logs in with these",
     "examples/mqtt_destination/README.md sh 1": "tests/examples/test_mqtt_destination.py runs a relay with it",
     "docs/operate/trust.md sh 2": "tests/brokers/rabbitmq/test_rights.py runs it",
-    "docs/operate/trust.md sh 3": "no Kafka of the tests has an authorizer",
+    "docs/operate/trust.md sh 3": "tests/brokers/kafka/test_rights.py runs it",
     "docs/operate/trust.md sh 1": "tests/engine/test_outcomes.py runs a relay with such patterns",
     "docs/operate/trust.md sql 1": "tests/outbox/test_inserter.py inserts with these rights",
     "docs/operate/console.md sh 1": "tests/console/test_browser.py starts it beside a table with the extension",
