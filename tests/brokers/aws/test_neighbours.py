@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from aiohttp import ClientSession, web
@@ -23,12 +24,20 @@ pytestmark = [pytest.mark.aws, pytest.mark.usefixtures("aws_credentials"), pytes
 
 
 @asynccontextmanager
-async def gateway_to(aws_url: str, answer: Callable[[bytes], Awaitable[web.Response]]) -> AsyncIterator[str]:
-    """A gateway that passes on all requests but those with a poison in them; ``answer`` takes their body."""
+async def gateway_to(
+    aws_url: str, answer: Callable[[bytes], Awaitable[web.Response]] | None = None, called: set[str] | None = None
+) -> AsyncIterator[str]:
+    """A gateway that passes on all requests but those with a poison in them; ``answer`` takes their body.
+
+    ``called`` gets the names of the requests' operations.
+    """
 
     async def pass_on(request: web.Request) -> web.Response:
         body = await request.read()
-        if b"poison" in body:
+        if called is not None:
+            form = parse_qs(body.decode())
+            called.add(request.headers.get("X-Amz-Target", "").rpartition(".")[2] or form["Action"][0])
+        if answer is not None and b"poison" in body:
             return await answer(body)
         headers = {name: value for name, value in request.headers.items() if name != "Content-Length"}
         async with ClientSession() as client:
