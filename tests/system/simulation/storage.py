@@ -120,6 +120,8 @@ class _Connection:
 class SimulatedStorage:
     """One relay's ``OutboxStorage``."""
 
+    memory_type = PausingOutbox
+
     def __init__(
         self,
         database: Database,
@@ -147,7 +149,7 @@ class SimulatedStorage:
         self._lease = lease
         self._key_order = key_order
         self._appetite = Appetite(lease)
-        self._memory = PausingOutbox(
+        self._memory = self.memory_type(
             database.table, relay_id, lease, retry, key_order, delete_delivered=delete_delivered
         )
         self._connections = [_Connection(self) for _ in range(5)]
@@ -392,4 +394,4 @@ def _payload_bytes(claim: Claim) -> int:
 
 def _copy(one: Settlement) -> Settlement:
     verdicts = list(one.delivered), list(one.retried), list(one.buried), list(one.released)
-    return Settlement(one.fence, *verdicts, dict(one.acknowledged))
+    return Settlement(one.fence, *verdicts, dict(one.acknowledged), holder=one.holder)

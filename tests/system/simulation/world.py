@@ -59,7 +59,9 @@ class World:
     """Everything of one history."""
 
     ledger_type = Ledger
-    client_type = Client
+    client_type: type[Client] = Client
+    broker_type: type[Broker] = Broker
+    storage_type = SimulatedStorage
 
     def __init__(self, plan: Plan) -> None:
         random.seed(plan.seed)
@@ -68,7 +70,7 @@ class World:
         self.scheduler = Scheduler()
         self.ledger = self.ledger_type(lambda: self.scheduler.now, plan.retry, lambda: self.database.table.now)
         self.database = Database(self.scheduler, self.ledger, self.rng)
-        self.broker = Broker(self.scheduler, self.ledger, self.rng)
+        self.broker = self.broker_type(self.scheduler, self.ledger, self.rng)
         self._prepare()
         self.incarnations: list[Incarnation] = []
         self._numbers: dict[str, int] = {}
@@ -99,7 +101,7 @@ class World:
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         options = plan.options[min(number, len(plan.options)) - 1]
         process = Process(self.scheduler, f"{name}#{number}")  # type: ignore[abstract]
-        storage = SimulatedStorage(
+        storage = self.storage_type(
             self.database,
             process,
             name=process.name,

@@ -1,0 +1,78 @@
+"""Random histories with Kafka's transactions: no event is seen twice, none is lost; a relay that breaks it is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.simulation.mutate import mutate
+from tests.system.simulation.transactional_client import TransactionalClient
+from tests.system.simulation.transactions import Busy, Stranger, TransactionalWorld, draw_transactions
+from tests.system.simulation.world import play
+
+_FEW = 300
+_MANY = 500
+_CHUNKS = range(_FEW, _FEW + 4 * _MANY, _MANY)
+"""First seeds. `make test` plays those before the first, `make soak` the others."""
+
+
+def violations(first: int, count: int) -> Iterator[str]:
+    results = (play(draw_transactions(seed), TransactionalWorld) for seed in range(first, first + count))
+    return (f"seed {one.plan.seed}: {one.violation}" for one in results if one.violation is not None)
+
+
+def test_a_few_histories_keep_every_promise() -> None:
+    assert list(violations(0, _FEW)) == []
+
+
+@pytest.mark.histories
+@pytest.mark.parametrize("first", [pytest.param(one, marks=pytest.mark.soak) for one in _CHUNKS])
+def test_many_histories_keep_every_promise(first: int) -> None:
+    assert list(violations(first, _MANY)) == []
+
+
+def test_histories_have_all_that_matters() -> None:
+    plans = [draw_transactions(seed) for seed in range(100)]
+    faults = [fault for plan in plans for fault in plan.faults]
+    assert {Busy, Stranger} <= {type(fault) for fault in faults}
+    assert {len(plan.relays) for plan in plans} == {1, 2, 3}
+
+
+def test_an_event_without_a_proof_that_is_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, broken = "await self._settle([row for row in asked if row in proven])", "await self._settle(asked)"
+    mutate(monkeypatch, "relay.engine.finding", rule, broken)
+    assert "DELIVERED without an acknowledgement" in next(violations(0, 1))
+
+
+def test_a_lease_that_is_reaped_without_asking_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "await self._proofs.proven(asked) if asked else frozenset()"
+    mutate(monkeypatch, "relay.engine.finding", asked, "frozenset()")
+    assert "seen twice" in next(violations(0, 1))
+
+
+def test_asking_without_ending_the_holder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, "relay.engine.finding", "await self._proofs.end_holder(holder)", "pass")
+    assert "seen twice" in next(violations(41, 1))
+
+
+def test_a_renewal_within_a_transaction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, "relay.engine.fences", "        if self.pinned:", "        if False:")
+    assert "seen twice" in next(violations(262, 1))
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken", "seed"),
+    [
+        ("proof_apart", True, 0),
+        ("reads_to_stable", True, 18),
+        ("believes", ("open", "committed", "aborted"), 0),
+        ("lost_is_aborted", True, 72),
+    ],
+)
+def test_a_client_that_breaks_a_rule_of_proofs_is_found(
+    monkeypatch: pytest.MonkeyPatch, rule: str, broken: object, seed: int
+) -> None:
+    """The proof outside of its transaction; the last stable offset for the end; uncommitted proofs; a lost answer."""
+    monkeypatch.setattr(TransactionalClient, rule, broken)
+    assert next(violations(seed, 1))

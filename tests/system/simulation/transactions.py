@@ -1,0 +1,181 @@
+"""Histories with exactly once: a broker with transactions and proofs, and relays that find what others have left.
+
+The relay's part is the engine's (``relay.engine.finding``, the leases of a batch). No event may be seen twice by a
+reader of committed messages, none may be DELIVERED unseen, and none that was seen may end otherwise.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from relay.core.event import EventId, Status
+from relay.core.ports import Publisher
+from relay.core.proofs import LeasedRow
+from relay.engine.options import EngineOptions
+from tests.support.doubles.asked_storage import AskedMemoryOutbox
+from tests.support.doubles.memory_storage import MemoryRow
+from tests.system.simulation import database_faults as database
+from tests.system.simulation import faults as f
+from tests.system.simulation.broker import Answer, Broker, Client
+from tests.system.simulation.database import run
+from tests.system.simulation.faults import Fault
+from tests.system.simulation.ledger import Ledger, Violation
+from tests.system.simulation.pauses import PausingOutbox
+from tests.system.simulation.plan import Plan, draw_basis
+from tests.system.simulation.storage import SimulatedStorage
+from tests.system.simulation.transactional_broker import Entry, TransactionalBroker
+from tests.system.simulation.transactional_client import TransactionalClient
+from tests.system.simulation.world import World
+
+_DONE_AFTER = 240.0
+"""Seconds after the last fault by which every event has come to its end."""
+_STEP = 0.5
+
+
+class _Memory(PausingOutbox, AskedMemoryOutbox):
+    """The table, for who asks before it reaps."""
+
+
+class AskedStorage(SimulatedStorage):
+    """``relay.core.proofs.AskedStorage`` over the scripted database."""
+
+    memory_type = _Memory
+    _memory: _Memory
+
+    async def expired(self, limit: int, excluded: Sequence[EventId] = (), *, first: bool) -> Any:
+        return await self._housekeeping.run("expired", lambda: run(self._memory.expired(limit, excluded, first=first)))
+
+    async def reap_exactly(self, rows: Sequence[LeasedRow]) -> Any:
+        return await self._housekeeping.run("reap", lambda: run(self._memory.reap_exactly(rows)), size=len(rows))
+
+
+@dataclass(slots=True)
+class TransactionalLedger(Ledger):
+    """The account, with what a reader of committed messages sees for ``arrivals``."""
+
+    def arrive(self, event_id: EventId, relay: str) -> None:
+        if event_id in self.arrivals:
+            raise Violation(f"{event_id}: seen twice, the second one from {relay}")
+        self.say(f"{event_id} of {relay} is committed")
+        Ledger.arrive(self, event_id, relay)
+
+    def change(self, before: MemoryRow, after: MemoryRow, actor: str, op: str) -> None:
+        holder = self.holder.get(after.event_id)
+        if op == "settle" and after.status is Status.DELIVERED and holder is not None:
+            holder.relay = actor  # a finder settles for the holder
+        Ledger.change(self, before, after, actor, op)
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger(Fault):
+    """Somebody has a transaction open in the topic of proofs: readers of committed messages stop before it."""
+
+    def begin(self, world: World) -> None:
+        assert isinstance(world, TransactionalWorld)
+        world.broker.proofs.append(entry := Entry(frozenset()))
+        world.strangers[self.at] = entry
+
+    def end(self, world: World) -> None:
+        assert isinstance(world, TransactionalWorld)
+        world.strangers[self.at].state = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Busy(Fault):
+    """Threads of relays are busy: what was begun is sent later."""
+
+    def begin(self, world: World) -> None:
+        assert isinstance(world, TransactionalWorld)
+        world.broker.busy = 0.5
+
+    def end(self, world: World) -> None:
+        assert isinstance(world, TransactionalWorld)
+        world.broker.busy = 0.0
+
+
+class TransactionalWorld(World):
+    """A history whose relays all publish in transactions."""
+
+    ledger_type = TransactionalLedger
+    client_type: type[Client] = TransactionalClient
+    broker_type: type[Broker] = TransactionalBroker
+    storage_type = AskedStorage
+    broker: TransactionalBroker
+
+    def _prepare(self) -> None:
+        self.strangers: dict[float, Entry] = {}
+
+    def _publisher(self, client: Client, options: EngineOptions) -> Publisher:
+        assert isinstance(client, TransactionalClient)
+        client.lease = options.lease_timeout
+        return client
+
+    def run(self) -> None:
+        """Let it happen; raises Violation."""
+        ledger, until, last = self.ledger, 0.0, self.plan.end + _DONE_AFTER
+        while until < self.plan.end + 1.0 or ledger.inserted.keys() - ledger.done.keys():
+            until += _STEP
+            self.scheduler.run(until)
+            self._check_processes()
+            if until > last:
+                raise Violation(f"{sorted(ledger.inserted.keys() - ledger.done.keys())}: neither DELIVERED nor DEAD")
+        ledger.check_table(self.database.table.rows, self._deletes)
+        for one in ledger.arrivals:
+            if ledger.states[one] is not Status.DELIVERED:
+                raise Violation(f"{one}: a reader has seen it, and it is {ledger.states[one]}")
+
+
+def draw_transactions(seed: int) -> Plan:
+    """The plan of one seed: the relays and events of other histories, each relay by its own id; faults of its own."""
+    basis = draw_basis(seed)
+    rng = random.Random(f"transactions {seed}")
+    ids = [event.event_id for one in basis.transactions for event in one.events]
+    names = [one.name for one in basis.relays]
+
+    def span(longest: float) -> tuple[float, float]:
+        at = rng.choice(basis.transactions).at + rng.uniform(0.0, basis.lease / 4)
+        return round(at, 3), round(at + rng.uniform(0.05, longest), 3)
+
+    def name() -> str:
+        return rng.choice((*names, ""))
+
+    def events() -> tuple[EventId, ...]:
+        return tuple(sorted(rng.sample(ids, min(len(ids), rng.randint(1, 3)))))
+
+    drawn: list[Callable[[], Fault]] = [
+        *(2 * [lambda: f.Kill(*span(4.0), rng.choice(names))]),
+        *(2 * [lambda: f.Freeze(*span(basis.lease * 2.5), rng.choice(names))]),
+        lambda: f.Stop(*span(4.0), rng.choice(names)),
+        lambda: f.BrokerAway(*span(8.0), name()),
+        lambda: f.BrokerSilent(*span(8.0), name()),
+        lambda: f.LateAnswers(*span(10.0), round(basis.lease * rng.uniform(0.01, 0.25), 3)),
+        lambda: f.Answered(*span(10.0), events(), rng.choice([Answer.REFUSE, Answer.BURY, Answer.DROP])),
+        lambda: database.ReplyLost(*span(4.0), name(), rng.choice(["claim", "settle", "renew", "reap"]), 2),
+        lambda: database.DatabaseSilent(*span(8.0), name()),
+        lambda: database.DatabaseAway(*span(8.0), name()),
+    ]
+    always: list[Fault] = [
+        f.LateAnswers(0.0, 20.0, round(basis.lease * rng.uniform(0.01, 0.1), 3)),
+        Busy(0.0, 20.0),
+        Stranger(0.0, round(rng.uniform(1.0, 30.0), 3)),
+    ]
+    always = rng.sample(always, rng.choice([0, 1, 2]))
+    faults = sorted((*always, *(rng.choice(drawn)() for _ in range(rng.choice([2, 3, 4, 6])))), key=lambda one: one.at)
+    relays = tuple(replace(one, relay_id=one.name) for one in basis.relays)
+    return replace(basis, key_order=None, relays=relays, faults=_one_at_a_time(faults), mode="safety")
+
+
+def _one_at_a_time(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """A relay is killed, frozen or stopped by one fault at a time."""
+    taken: dict[str, float] = {}
+    chosen = []
+    for one in faults:
+        if isinstance(one, f.Kill | f.Freeze | f.Stop):
+            if one.at <= taken.get(one.name, -1.0):
+                continue
+            taken[one.name] = one.until + 6.0
+        chosen.append(one)
+    return tuple(chosen)
