@@ -13,6 +13,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from relay.console import access
@@ -90,7 +91,7 @@ def build_console(settings: Settings) -> FastAPI:
         app.include_router(resource.router, prefix=API, dependencies=[Depends(_known_parameters)])
     app.get(f"{API}/openapi.json", include_in_schema=False, dependencies=[reading])(partial(openapi_document, app))
     for part in _PAGES:
-        app.include_router(part.router)
+        app.include_router(part.router, dependencies=[Depends(_known_parameters)])
     app.mount("/static", static_files, name="static")
     app.get("/healthz", include_in_schema=False)(_health)
     app.add_middleware(ConditionalGet, prefix=API)
@@ -141,7 +142,12 @@ async def _known_parameters(request: Request) -> None:
 
 
 def _query_parameters(dependant: Dependant) -> Iterator[str]:
-    """Their names, those of dependencies too."""
-    yield from (parameter.alias for parameter in dependant.query_params)
+    """Their names, those of dependencies and of models too."""
+    for parameter in dependant.query_params:
+        kind = parameter.field_info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from kind.model_fields
+        else:
+            yield parameter.alias
     for inner in dependant.dependencies:
         yield from _query_parameters(inner)

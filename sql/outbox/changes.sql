@@ -118,9 +118,9 @@ ORDER BY id DESC
 LIMIT %(limit)s::bigint;
 
 -- name: rights
--- Whether the record of changes is there and this user may write it. Catalog only, locks nothing.
--- Parameters: table (quoted). Result: one row, NULL when it is not there.
+-- Whether this user may read the record of changes, and may write it. Catalog only, locks nothing.
+-- Parameters: table (quoted). Result: one row, of NULLs when there is no such table.
 SELECT
-    HAS_TABLE_PRIVILEGE(TO_REGCLASS(%(table)s::text), 'SELECT')
-    AND HAS_TABLE_PRIVILEGE(TO_REGCLASS(%(table)s::text), 'INSERT')
+    HAS_TABLE_PRIVILEGE(TO_REGCLASS(%(table)s::text), 'SELECT'),
+    HAS_TABLE_PRIVILEGE(TO_REGCLASS(%(table)s::text), 'INSERT')
     AND HAS_TABLE_PRIVILEGE(TO_REGCLASS(%(table)s::text), 'UPDATE');

@@ -58,6 +58,10 @@ GRANT SELECT ON openoutbox_pauses TO app_role;
 -- Which relays there are.
 GRANT SELECT ON openoutbox_relays TO app_role;
 
+-- name: reader_changes
+-- Who changed what through the console.
+GRANT SELECT ON openoutbox_changes TO app_role;
+
 -- name: operator_events
 -- The operator looks as the reader does.
 GRANT SELECT ON openoutbox_events TO app_role;

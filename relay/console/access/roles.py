@@ -14,7 +14,7 @@ class AccessRole(IntEnum):
     """What an identity may do. A higher role may also do everything that a lower one may."""
 
     READER = 1
-    """Look at everything but payloads."""
+    """Look at everything but headers, payloads and the responses that brokers sent."""
     OPERATOR = 2
     """Look at payloads too; retry, replay, bury, cancel, pause and resume."""
     ADMIN = 3

@@ -97,7 +97,9 @@ def search_page(
 
 
 @router.get("/events/{event_id}")
-async def event_page(request: Request, console: ConsoleParts, identity: Reader, event_id: UUID) -> HTMLResponse:
+async def event_page(
+    request: Request, console: ConsoleParts, identity: Reader, event_id: UUID, done: Action | None = None
+) -> HTMLResponse:
     """One event, its payload where the role may see it, and its attempts where there is a delivery log."""
     explained = await run_in_threadpool(explain_event, console.url, console.table, event_id, read_reported)
     if explained is None:
@@ -117,7 +119,7 @@ async def event_page(request: Request, console: ConsoleParts, identity: Reader, 
         attempts=attempts,
         log_trouble=log_trouble,
         actions=_actions(event),
-        done=request.query_params.get("done", ""),
+        done=done,
     )
 
 

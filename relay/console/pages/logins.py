@@ -19,7 +19,7 @@ from relay.console.pages.render import page
 router = APIRouter(include_in_schema=False)
 
 _MAY: Final = {
-    AccessRole.READER: "look at everything but payloads and headers",
+    AccessRole.READER: "look at everything but headers, payloads and the responses of brokers; an error may quote one",
     AccessRole.OPERATOR: "look at everything; retry, replay, bury, cancel, pause and resume",
     AccessRole.ADMIN: "everything",
 }

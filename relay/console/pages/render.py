@@ -33,6 +33,19 @@ NAVIGATION: Final = (
 )
 """Address, name, and the key that leads to it after g."""
 
+_WITHHELD: Final = {
+    "events.html": {Role.OPERATOR: "changes of the events found", Role.ADMIN: "prune"},
+    "event.html": {Role.OPERATOR: "headers, payload, and what changes the event"},
+    "dead.html": {Role.OPERATOR: "replay"},
+    "types.html": {Role.OPERATOR: "pause and resume"},
+    "fleet.html": {Role.OPERATOR: "pause and resume"},
+    "change.html": {Role.OPERATOR: "stop"},
+    "log_event.html": {Role.OPERATOR: "headers and payload"},
+    "log_attempt.html": {Role.OPERATOR: "the response of the broker"},
+    "store_stream.html": {Role.OPERATOR: "bodies"},
+}
+"""What a page shows to a role and to higher ones alone: the others are told so."""
+
 
 def moment(value: Moment | None) -> str:
     """A time for people: UTC, to the second."""
@@ -106,5 +119,10 @@ def rendered(request: Request, template: str, identity: Identity | None, **value
         "operates": identity is not None and identity.role >= Role.OPERATOR,
         "administers": identity is not None and identity.role >= Role.ADMIN,
         "sees_payloads": identity is not None and shows_payloads(identity),
+        "withheld": [
+            (what, role)
+            for role, what in _WITHHELD.get(template, {}).items()
+            if identity is not None and identity.role < role
+        ],
     }
     return _ENVIRONMENT.get_template(template).render(**shared, **values)

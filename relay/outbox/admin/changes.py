@@ -3,7 +3,7 @@
 It is the optional table of ``sql/outbox/extensions/console.sql``. A key that the client chooses makes a change happen
 once: the same request under the same key returns the change that is recorded.
 
-The database user needs SELECT, INSERT and UPDATE on the record.
+The database user needs SELECT on the record to show it, and INSERT and UPDATE to change anything.
 """
 
 from __future__ import annotations
@@ -77,19 +77,19 @@ class Change(NamedTuple):
     number: int
 
 
-def check_record(connection: Connection, table: TableName) -> None:
-    """Raise RecordMissing unless changes can be recorded."""
+def check_record(connection: Connection, table: TableName, *, writes: bool) -> None:
+    """Raise RecordMissing unless changes can be recorded, or without ``writes`` read."""
     record = changes_of(table)
-    [(allowed,)] = fetch(connection, statement("outbox/changes:rights"), {"table": record.quoted})
-    if allowed is None:
+    [(readable, writable)] = fetch(connection, statement("outbox/changes:rights"), {"table": record.quoted})
+    if readable is None:
         raise RecordMissing(
             f"there is no table {record} to record changes in; create it with: "
             f"relay-cli migrate --table {table} --with console"
         )
-    if not allowed:
+    if not (readable and (writable or not writes)):
         user = connection.info.user
-        grant = grant_on(rights_text("outbox/grants", "console_record"), record, user)
-        raise RecordMissing(f"{user} may not record changes; run as the owner: {grant}")
+        grant = grant_on(rights_text("outbox/grants", "console_record" if writes else "reader_changes"), record, user)
+        raise RecordMissing(f"{user} may not {'record' if writes else 'read'} changes; run as the owner: {grant}")
 
 
 def begin(
@@ -104,7 +104,7 @@ def begin(
 
     Raises RecordMissing, and KeyReused when the key belongs to another request.
     """
-    check_record(connection, table)
+    check_record(connection, table, writes=True)
     values = {
         "change_id": uuid7(),
         "outbox": str(table),
@@ -143,7 +143,7 @@ def stop_change(url: str, table: TableName, change_id: UUID, who: str) -> Change
     """Stop a change after its next batch, whichever process makes it; the change, or None. Raises RecordMissing."""
     values = {"change_id": change_id, "outbox": str(table), "error": f"stopped by {who}"}
     with operating(url, table, _DOING) as connection:
-        check_record(connection, table)
+        check_record(connection, table, writes=True)
         _fetch(connection, table, "stop", values)
         matches = _fetch(connection, table, "show", values, "by_id")
         return Change(*matches[0]) if matches else None
@@ -152,7 +152,7 @@ def stop_change(url: str, table: TableName, change_id: UUID, who: str) -> Change
 def show_change(url: str, table: TableName, change_id: UUID) -> Change | None:
     """One change of this outbox, or None. Raises RecordMissing."""
     with operating(url, table, _DOING) as connection:
-        check_record(connection, table)
+        check_record(connection, table, writes=False)
         matches = _fetch(connection, table, "show", {"change_id": change_id, "outbox": str(table)}, "by_id")
         return Change(*matches[0]) if matches else None
 
@@ -160,7 +160,7 @@ def show_change(url: str, table: TableName, change_id: UUID) -> Change | None:
 def list_changes(url: str, table: TableName, limit: int, before: int | None = None) -> list[Change]:
     """The newest changes, before the one with this number. Raises RecordMissing."""
     with operating(url, table, _DOING) as connection:
-        check_record(connection, table)
+        check_record(connection, table, writes=False)
         values = {"outbox": str(table), "limit": limit, "before": _NEWEST if before is None else before}
         return [Change(*row) for row in _fetch(connection, table, "list", values)]
 

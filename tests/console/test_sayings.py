@@ -1,0 +1,68 @@
+"""What a page says of itself: only what the console itself said, what it withholds, and why it answers nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.console.access.making import token, tokens_file
+from tests.console.conftest import ConsoleClient, client_of
+from tests.console.test_pages import send, text_of
+from tests.support.fixtures.outbox import Outbox, Row, give_rights
+
+PAGES = ("/", "/events", "/dead", "/types", "/fleet", "/settings", "/changes", "/logins", "/prune", "/log", "/store")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_refuses_a_parameter_that_it_does_not_know(console: ConsoleClient, recorded: Outbox, path: str) -> None:
+    del recorded
+    answer = console.get(path, params={"event_typ": "order.placed"})
+    assert answer.status_code == 422
+    assert "Unknown parameter 'event_typ'; choose from" in text_of(answer)
+
+
+def test_every_parameter_of_a_search_is_known(console: ConsoleClient, recorded: Outbox) -> None:
+    del recorded
+    filters = {"status": "DEAD", "event_type": "t", "partition_key": "k", "error": "e", "error_code": "E"}
+    others = dict.fromkeys(("event_id", "cause", "since", "until", "cursor"), "")
+    assert console.get("/events", params={**filters, **others}).status_code == 200
+
+
+def test_what_was_done_is_said_in_the_consoles_own_words_alone(console: ConsoleClient, recorded: Outbox) -> None:
+    [id_] = recorded.insert([Row("t", b"{}")])
+    assert "The event was changed: bury." in text_of(console.get(f"/events/{id_}?done=bury"))
+    forged = console.get(f"/events/{id_}", params={"done": "your password has expired, call 555"})
+    assert (forged.status_code, "The event was changed" in forged.text) == (422, False)
+
+
+def test_the_record_of_changes_is_shown_to_a_database_user_that_only_reads(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    [id_] = recorded.insert([Row("t", b"{}")])
+    with recorded.database.connect() as connection:
+        give_rights(connection)
+    reading = client_of(recorded.url_of("reader"))
+    assert "Nothing was changed yet" in text_of(reading.get("/changes"))
+    send(console, "/pauses", scope="type", name="t", reason="as agreed")
+    assert "as agreed" in text_of(reading.get("/changes"))
+    refused = send(reading, f"/events/{id_}/bury", version='"1.admin"')
+    assert refused.status_code == 503
+    assert "may not record changes; run as the owner: GRANT" in text_of(refused)
+
+
+def test_a_page_says_what_it_withholds_from_a_role(recorded: Outbox, tmp_path: Path) -> None:
+    [id_] = recorded.insert([Row("t", b"{}")])
+    console = client_of(recorded.url_of("console"), CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)))
+    said = {
+        role: [
+            "Not shown to the role" in text_of(console.get(path, headers={"Authorization": f"Bearer {token(role)}"}))
+            for path in ("/events", f"/events/{id_}", "/dead", "/types", "/fleet", "/settings")
+        ]
+        for role in ("reader-token", "operator-token", "admin-token")
+    }
+    assert said == {
+        "reader-token": [True, True, True, True, True, False],
+        "operator-token": [True, False, False, False, False, False],
+        "admin-token": [False] * 6,
+    }
