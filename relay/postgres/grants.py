@@ -16,13 +16,13 @@ import psycopg
 
 from relay.core.errors import SchemaError
 from relay.postgres.connect import SyncConnection
-from relay.postgres.errors import USAGE
 from relay.postgres.sql import TableName, load_sql, quote_identifier, statement
 
 NO_PRIVILEGE: Final = "42501"
 THE_USER: Final = "the relay's user"
 """Who lacks a right of the relay: its connections may be behind a pooler, which has names of its own."""
 
+_NAMED: Final = "GRANT "
 _GRANT: Final = re.compile(
     r"GRANT (?P<rights>.+?) ON (?:(?P<kind>SCHEMA|FUNCTION|SEQUENCE|DATABASE) )?(?P<objects>.+) TO .+"
 )
@@ -138,10 +138,13 @@ def create_schema_remedy(schema: str, user: str) -> str:
 
 @contextmanager
 def naming_the_grant(grant: str) -> Iterator[None]:
-    """Add ``grant``, which says what to run, to the message of a SchemaError about a missing right."""
+    """Add ``grant``, which says what to run, to the message of a SchemaError about a missing right.
+
+    One that names a GRANT already is about another object, such as the schema or the table of an extension.
+    """
     try:
         yield
     except SchemaError as error:
-        if error.sqlstate != NO_PRIVILEGE or USAGE in str(error):
+        if error.sqlstate != NO_PRIVILEGE or _NAMED in str(error):
             raise
         raise SchemaError(f"{error}; {grant}", error.sqlstate) from error
