@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from relay.core.durations import in_words
 from relay.core.errors import OutboxError
 from relay.eventstore import EventStore
 from relay.eventstore.states import SubscriptionState
@@ -98,7 +99,7 @@ class SubscriptionLag:
                         self._listed = (await store.list_subscriptions(), time.time())
                 self._trouble = ""
             except (OutboxError, TimeoutError, OSError) as error:
-                self._warn(str(error) or f"no answer in {_LONGEST_LISTING:g} s")
+                self._warn(str(error) or f"no answer in {in_words(_LONGEST_LISTING)}")
             await asyncio.sleep(self._interval)
 
     def _warn(self, trouble: str) -> None:

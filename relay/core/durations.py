@@ -68,6 +68,11 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
+def in_words(seconds: float) -> str:
+    """A limit or a wait for people: exact in seconds up to ten minutes, ``0.5 s``; then as ``span``."""
+    return f"{seconds:g} s" if seconds < 600 else span(seconds)
+
+
 def parse_time(text: str) -> datetime:
     """An ISO 8601 time with its zone; a date alone is its UTC midnight.
 

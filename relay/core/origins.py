@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 
+from relay.core.durations import in_words
 from relay.core.errors import StorageUnavailable
 
 logger: Final = logging.getLogger(__name__)
@@ -222,7 +223,7 @@ def of(value: str) -> SecretOrigin | None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
-        return f"it took longer than {LONGEST_COMMAND:g} s"
+        return f"it took longer than {in_words(LONGEST_COMMAND)}"
     if isinstance(error, OSError):
         return f"it cannot be started: {error.strerror}"
     return "what it prints is not UTF-8 text"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from relay.core.durations import in_words
 from relay.deliverylog.errors import ResourceLimit
 
 LONGEST_PAGE: Final = 5.0
@@ -19,7 +20,7 @@ LONGEST_METRICS: Final = 30.0
 def too_slow(seconds: float) -> ResourceLimit:
     """The error for a query that the database did not answer within ``seconds``."""
     return ResourceLimit(
-        f"the query took longer than {seconds:g} s and was cancelled; "
+        f"the query took longer than {in_words(seconds)} and was cancelled; "
         "choose a shorter time range, or filter by tenant, event, destination or topic"
     )
 

@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from datetime import datetime
 
 from relay.core.blame import MOST_ALIKE
+from relay.core.durations import in_words
 from relay.core.errors import OutboxError
 from relay.core.event import EventId
 from relay.core.outcome import Acknowledged
@@ -141,7 +142,7 @@ class Recorder:
         """Why the log is degraded, and what to do; empty while it works."""
         since = self._writing_since
         if not self._trouble and since is not None and time.monotonic() - since > _SLOW:
-            return f"a write to the delivery log has taken more than {_SLOW:g} s"
+            return f"a write to the delivery log has taken more than {in_words(_SLOW)}"
         return self._trouble
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, LiteralString
 from uuid import UUID, uuid4
 
+from relay.core.durations import in_words
 from relay.core.errors import ConfigError
 from relay.core.fleet import DESTINATION, FORGOTTEN, LIVING, CommonSettings, settings_that_differ
 from relay.core.ports import Heartbeat
@@ -85,7 +86,7 @@ class OutboxFleet:
                 f"PUBLISHER_URL: relay {relay_id} on host {host} delivers the events of table {self._table} to {kind} "
                 f"({destination}), and this relay would deliver a part of them to {own}. Give all relays of the table "
                 "one destination (two lists of servers of one cluster must have a server in common), or stop that "
-                f"relay first: it counts as gone after {LIVING:g} s. "
+                f"relay first: it counts as gone after {in_words(LIVING)}. "
                 "FLEET_ALLOW_MIXED=true starts this relay anyway"
             )
         self._storage.longest_lease = longest  # the reaper begins at once, and the first heartbeat comes beside it

@@ -22,6 +22,7 @@ from io import BytesIO
 from typing import Any, Final, LiteralString
 
 from relay.core.clock import steady_seconds
+from relay.core.durations import in_words
 from relay.core.errors import StorageError
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.outbox.options import PostgresOptions
@@ -147,7 +148,7 @@ class PayloadReader:
         except TimeoutError:
             # A link that has just become slow: a reply that began with the pace of before would outlast the lease.
             self._appetite.claim_failed()
-            self._report(len(events) - len(payloads), f"they did not arrive within {self._longest:g} s")
+            self._report(len(events) - len(payloads), f"they did not arrive within {in_words(self._longest)}")
         except StorageError as error:
             # Not raised: the claim has committed, and without this reply its rows would wait for their lease to end.
             # The engine releases what is unread, as soon as the database is back.

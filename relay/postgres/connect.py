@@ -27,6 +27,7 @@ from psycopg import IsolationLevel
 from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
 
+from relay.core.durations import in_words
 from relay.core.errors import StorageError, StorageTimeout, StorageUnavailable
 from relay.core.tasks import ended
 from relay.postgres.codec import FENCES
@@ -184,7 +185,7 @@ class DeadlineConnection:
                 await self._abandon(task)
                 raise
             if not in_time:
-                overdue = StorageTimeout(f"{doing}: no answer within {deadline:g} s")
+                overdue = StorageTimeout(f"{doing}: no answer within {in_words(deadline)}")
                 overdue.server_answers = await self._abandon(task)
                 raise overdue
             try:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from psycopg.adapt import AdaptersMap
 
+from relay.core.durations import in_words
 from relay.core.errors import StorageBusy
 from relay.postgres.codec import FENCES
 from relay.postgres.connect import DeadlineConnection, Generation, Work, read_committed
@@ -60,7 +61,7 @@ class DeadlinePool:
         except TimeoutError:
             in_use = len(self._connections)
             raise StorageBusy(
-                f"{doing}: all {in_use} connections were in use for {self._longest_wait:g} s; try again later"
+                f"{doing}: all {in_use} connections were in use for {in_words(self._longest_wait)}; try again later"
             ) from None
         connection = self._idle.pop()  # the last one used: it is the most likely to be connected
         try:

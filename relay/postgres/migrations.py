@@ -36,6 +36,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString, NamedTuple, TypeAlias, TypeVar
 
+from relay.core.durations import in_words
 from relay.core.errors import StorageBusy
 from relay.postgres.sql import statement
 
@@ -246,5 +247,5 @@ def _locked(doing: str, lock: Query, wait: float) -> Run[None]:
     until = time.monotonic() + wait
     while not (yield lock)[0][0]:
         if time.monotonic() >= until:
-            raise StorageBusy(f"{doing}: another migrate has been running in this database for {wait:g} s")
+            raise StorageBusy(f"{doing}: another migrate has been running in this database for {in_words(wait)}")
         yield _POLL

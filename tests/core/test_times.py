@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from relay.core.durations import parse_bound, parse_duration, parse_time
+from relay.core.durations import in_words, parse_bound, parse_duration, parse_time
+from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,20 @@ def test_anything_else_is_no_duration(text: str) -> None:
 def test_a_number_without_a_unit_comes_with_its_correction() -> None:
     with pytest.raises(ValueError, match="'5' is not a duration; it has no unit: 5s is seconds"):
         parse_duration("5")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.25, "0.25 s"), (5.0, "5 s"), (90.0, "90 s"), (600.0, "10 min"), (86_400.0, "1 d"), (2_678_400.0, "31 d")],
+)
+def test_a_limit_in_words(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words
+
+
+def test_no_other_text_writes_seconds_with_an_exponent() -> None:
+    """Python's ``g`` makes 1e+06 s of 11.6 days."""
+    written = re.compile(r":g\} s\b")
+    files = [file for folder in ("relay", "cli") for file in (ROOT / folder).rglob("*.py")]
+    found = [str(file) for file in files if written.search(file.read_text(encoding="utf-8"))]
+    allowed = {"durations.py", "waiting.py"}  # of seconds below 600, and of tests
+    assert {file.rpartition("/")[2] for file in found} <= allowed

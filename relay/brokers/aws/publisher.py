@@ -16,6 +16,7 @@ from relay.brokers.aws.options import AwsOptions, AwsTarget, read_target
 from relay.brokers.aws.services import Service, service_of, unreachable
 from relay.brokers.aws.session import FAILURES, AwsSession
 from relay.brokers.current_session import CurrentSession
+from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
@@ -61,7 +62,7 @@ class AwsPublisher:
                 client, service = await self._asked(target)
                 await service.ask(client, destination)
         except TimeoutError:
-            reason: str | None = f"no answer within {timeout:g} s"
+            reason: str | None = f"no answer within {in_words(timeout)}"
         except FAILURES as error:
             reason = unreachable(error)
         else:

@@ -29,6 +29,7 @@ from relay.brokers.aws.names import destination_name
 from relay.brokers.aws.options import AwsOptions
 from relay.brokers.aws.services import Service
 from relay.brokers.aws.sockets import Progress
+from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, OutcomeSink, Receipt, Transient, Withheld
@@ -222,7 +223,7 @@ class AwsSession:
             if not request.done():
                 request.cancel()
                 await asyncio.wait({request})
-        raise TimeoutError(f"no answer within {self._options.publish_timeout:g} s")
+        raise TimeoutError(f"no answer within {in_words(self._options.publish_timeout)}")
 
     async def _in_time(self, request: asyncio.Task[Any]) -> bool:
         """Whether a request ends before its timeout, which begins again while bytes arrive at the other host.

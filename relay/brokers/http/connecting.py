@@ -11,6 +11,7 @@ from relay.brokers.http.addresses import usable_addresses
 from relay.brokers.http.origin import Origin
 from relay.brokers.http.session import HttpSession, loss_of
 from relay.brokers.tls import handshake_refused
+from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable, reason_of
 from relay.core.racing import connect_first
 
@@ -33,7 +34,7 @@ async def connect(
             addresses = await usable_addresses(origin.host, origin.port, allow_private=allow_private)
             return await _session(origin, await connect_first(addresses), context)
     except TimeoutError:
-        reason = f"no connection within {timeout:g} s"
+        reason = f"no connection within {in_words(timeout)}"
     except BrokerUnreachable as error:
         reason = str(error)
     except ssl.SSLError as error:

@@ -23,6 +23,7 @@ import h11
 from relay.brokers.http.deadline import Deadline
 from relay.brokers.http.errors import Answer, BadAnswer, Cut, NoAnswer
 from relay.brokers.http.request import HttpRequest
+from relay.core.durations import in_words
 from relay.core.errors import reason_of
 
 _MOST_HEAD: Final = 65_536  # bytes until the head has ended, interim answers included
@@ -92,7 +93,7 @@ class HttpSession(asyncio.Protocol):
         if not self.transport.is_closing():  # uvloop raises; connection_lost follows in any case
             self.transport.write(data)
         deadline = Deadline(
-            self.transport, len(data), timeout, lambda: self._fail(NoAnswer(f"no answer within {timeout:g} s"))
+            self.transport, len(data), timeout, lambda: self._fail(NoAnswer(f"no answer within {in_words(timeout)}"))
         )
         try:
             return await answer

@@ -48,6 +48,7 @@ from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.proofs import topic_of
 from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
 from relay.brokers.login import present
+from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.names import remembered
@@ -147,7 +148,7 @@ class KafkaPublisher(SingleDestination):
             probe.serve()  # the cause may still be unreported
             if self._refusal and self._options.live is not None:
                 self._options.live.refused()
-            reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else error.args[0].str()
+            reason = f"no answer within {in_words(timeout)}" if isinstance(error, TimeoutError) else error.args[0].str()
             if probe is self._probe:
                 self._probe = None
                 self._start(probe.close())

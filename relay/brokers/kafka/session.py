@@ -32,6 +32,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Throt
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import refused_message
 from relay.brokers.kafka.headers import formatted_headers, message_headers
+from relay.core.durations import in_words
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import MessageFormat
 from relay.core.outcome import (
@@ -317,7 +318,7 @@ class KafkaSession:
         if self._run_timeout is None:
             return
         overdue = [offer for offer in self._offers if offer.deadline <= self._loop.time()]
-        timed_out = Failure("_MSG_TIMED_OUT", f"no acknowledgement in {self._run_timeout:g} s", True)
+        timed_out = Failure("_MSG_TIMED_OUT", f"no acknowledgement in {in_words(self._run_timeout)}", True)
         entries: list[tuple[Entry, Failure]] = []
         for offer in overdue:
             lost = offer.take_unanswered()

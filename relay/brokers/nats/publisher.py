@@ -15,6 +15,7 @@ from relay.brokers.current_session import CurrentSession
 from relay.brokers.login import present, renewed
 from relay.brokers.nats.options import NatsOptions, connect_arguments, server_names
 from relay.brokers.nats.session import NatsSession
+from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
@@ -46,7 +47,7 @@ class NatsPublisher(SingleDestination):
                 session = await self._current.get()
         except TimeoutError:
             names = server_names(self._options)
-            raise BrokerUnreachable(f"{names}: no NATS server has answered within {timeout:g} s") from None
+            raise BrokerUnreachable(f"{names}: no NATS server has answered within {in_words(timeout)}") from None
         await session.ask(timeout)
 
     async def abandon(self, reason: str) -> None:

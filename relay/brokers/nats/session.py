@@ -43,6 +43,7 @@ from relay.brokers.nats.headers import header_block, message_headers
 from relay.brokers.nats.options import NatsOptions, control_line
 from relay.brokers.pipelined import MOST_UNSENT, SLICE_BYTES, PipelinedSession
 from relay.brokers.tls import handshake_refused
+from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable, reason_of
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
@@ -95,7 +96,7 @@ class NatsSession(PipelinedSession):
                 await session._connect(arguments)
         except (OSError, NatsError, TimeoutError) as error:
             session._refused = handshake_refused(error)
-            silence = f"no NATS server has answered within {options.connection_timeout:g} s"
+            silence = f"no NATS server has answered within {in_words(options.connection_timeout)}"
             session._trouble = session._trouble or (silence if isinstance(error, TimeoutError) else reason_of(error))
         except asyncio.CancelledError:
             await session.end("the connection attempt was cancelled")
@@ -115,7 +116,7 @@ class NatsSession(PipelinedSession):
                 await self._client.flush(timeout)  # type: ignore[arg-type]  # any number of seconds will do
         except (OSError, NatsError, TimeoutError):
             self._notice_loss()
-            raise BrokerUnreachable(self._trouble or f"no answer within {timeout:g} s") from None
+            raise BrokerUnreachable(self._trouble or f"no answer within {in_words(timeout)}") from None
 
     async def end(self, reason: str) -> None:
         """Cut the connection; on return everything is resolved, what was unanswered as ``Unreachable(reason)``."""
@@ -270,7 +271,7 @@ class NatsSession(PipelinedSession):
             self._loop.call_at(self._streamless[0][1], self._fail_streamless)
 
     def _silence(self, event: OutboxEvent) -> Outcome:  # noqa: ARG002  # the same for each
-        return TimedOut("NO_ACK", f"no acknowledgement in {self._options.publish_timeout:g} s")
+        return TimedOut("NO_ACK", f"no acknowledgement in {in_words(self._options.publish_timeout)}")
 
     async def _on_error(self, error: Exception) -> None:
         """Take an error that the library reports; a forbidden publish is reported nowhere else."""

@@ -14,6 +14,7 @@ from nats.js.api import RetentionPolicy
 from relay.brokers.login import present
 from relay.brokers.nats.client import NatsClient
 from relay.brokers.nats.options import NatsOptions, connect_arguments, server_names
+from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable, reason_of
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ async def _with_client(options: NatsOptions, ask: Callable[[Client], Awaitable[T
             await client.close()
             return answer
     except (Error, OSError, TimeoutError) as error:
-        silence = f"no answer within {options.connection_timeout:g} s"
+        silence = f"no answer within {in_words(options.connection_timeout)}"
         reason = (reasons[-1] if reasons else silence) if isinstance(error, TimeoutError) else reason_of(error)
         raise BrokerUnreachable(f"{server_names(options)}: {reason}") from None
     finally:

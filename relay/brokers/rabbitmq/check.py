@@ -19,6 +19,7 @@ from relay.brokers.login import present
 from relay.brokers.rabbitmq.frames import CHANNEL
 from relay.brokers.rabbitmq.options import RabbitOptions, read_target
 from relay.brokers.rabbitmq.wire import AmqpWire, ServerClosed
+from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable
 from relay.core.finding import Finding, Level
 
@@ -71,7 +72,7 @@ async def _connection(options: RabbitOptions) -> AsyncIterator[AmqpWire]:
             yield connection
             await connection.close()
     except (ServerClosed, TimeoutError) as error:
-        reason = str(error) or f"no answer within {options.connection_timeout:g} s"
+        reason = str(error) or f"no answer within {in_words(options.connection_timeout)}"
         raise BrokerUnreachable(f"{target}: {reason}") from None
     finally:
         connection.cut()

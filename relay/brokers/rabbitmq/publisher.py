@@ -18,6 +18,7 @@ from relay.brokers.login import present, renewed
 from relay.brokers.rabbitmq.options import RabbitOptions, RabbitTarget, read_target
 from relay.brokers.rabbitmq.session import RabbitSession
 from relay.brokers.rabbitmq.wire import AmqpWire, TooManyConnections
+from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
@@ -62,7 +63,7 @@ class RabbitPublisher(SingleDestination):
             async with asyncio.timeout(timeout):
                 await connection.close()
         except TimeoutError:
-            raise BrokerUnreachable(f"{target}: no answer within {timeout:g} s") from None
+            raise BrokerUnreachable(f"{target}: no answer within {in_words(timeout)}") from None
 
     async def abandon(self, reason: str) -> None:
         """Cut the connection and what is buffered for it."""

@@ -26,6 +26,7 @@ from relay.brokers.rabbitmq.errors import NACK, blame, too_large
 from relay.brokers.rabbitmq.frames import message_frames
 from relay.brokers.rabbitmq.options import RabbitOptions, RabbitTarget
 from relay.brokers.rabbitmq.wire import AmqpWire, ServerClosed
+from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
@@ -73,7 +74,7 @@ class RabbitSession(PipelinedSession):
                 await session._wire.open_channel()
         except (ServerClosed, TimeoutError) as error:
             session.end("the channel cannot be opened")
-            reason = str(error) or f"no channel was opened within {timeout:g} s"
+            reason = str(error) or f"no channel was opened within {in_words(timeout)}"
             raise BrokerUnreachable(f"{target}: {reason}") from None
         except asyncio.CancelledError:
             session.end("the connection attempt was cancelled")
@@ -189,7 +190,7 @@ class RabbitSession(PipelinedSession):
     def _silence(self, event: OutboxEvent) -> Outcome:
         if (reason := self._returned.pop(event.event_id, None)) is not None:
             return Transient("NO_ROUTE", reason)
-        return TimedOut("NO_CONFIRM", f"no confirm in {self._options.publish_timeout:g} s")
+        return TimedOut("NO_CONFIRM", f"no confirm in {in_words(self._options.publish_timeout)}")
 
     def _no_route(self, tag: int) -> Outcome | None:
         """The outcome of a message that was returned; None for any other."""

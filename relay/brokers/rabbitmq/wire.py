@@ -23,6 +23,7 @@ from relay.brokers.rabbitmq.options import RabbitAddress, RabbitTarget
 from relay.brokers.sending import SendProgress
 from relay.brokers.share import LONGEST_TURN, LoopShare
 from relay.brokers.tls import handshake_refused
+from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable, OutboxError, reason_of
 from relay.version import __version__
 
@@ -120,7 +121,7 @@ class AmqpWire(asyncio.Protocol):
                 async with asyncio.timeout(seconds):
                     await connection._open(address, target)
             except TimeoutError:
-                reasons.append(f"{address}: no RabbitMQ node has answered within {seconds:g} s")
+                reasons.append(f"{address}: no RabbitMQ node has answered within {in_words(seconds)}")
             except (OSError, ServerClosed, UnicodeError) as error:  # the last: a host that is no name
                 reasons.append(f"{address}: {reason_of(error)}")
                 kind = _kind_of(error) or kind

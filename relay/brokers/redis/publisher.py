@@ -29,6 +29,7 @@ from relay.brokers.redis.sentinels import Sentinels
 from relay.brokers.redis.servers import RedisAddress, RedisServers, count_replicas, disconnect, ping
 from relay.brokers.redis.session import Redirect, RedisSession, too_few
 from relay.brokers.redis.shards import Answers
+from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, TimedOut, Unreachable
@@ -84,7 +85,7 @@ class RedisPublisher:
                 else:
                     await self._ping_any([None, *nodes])
         except TimeoutError:
-            raise BrokerUnreachable(f"{self._named_servers()}: no answer within {timeout:g} s") from None
+            raise BrokerUnreachable(f"{self._named_servers()}: no answer within {in_words(timeout)}") from None
 
     async def _ping_any(self, addresses: Sequence[RedisAddress | None]) -> None:
         """Return with the first answer. Raises what the last node raised without one."""
@@ -114,7 +115,7 @@ class RedisPublisher:
             async with asyncio.timeout(timeout):
                 await self._ping_node(address)
         except (BrokerUnreachable, TimeoutError) as error:
-            return str(error) or f"{address or self._named_servers()}: no answer within {timeout:g} s"
+            return str(error) or f"{address or self._named_servers()}: no answer within {in_words(timeout)}"
         return ""
 
     async def _ping_node(self, address: RedisAddress | None) -> None:
@@ -182,7 +183,7 @@ class RedisPublisher:
                 connection = await servers.connect(address)
                 ended = await self._too_few(connection)
         except TimeoutError:
-            raise BrokerUnreachable(f"{address or servers}: no connection within {timeout:g} s") from None
+            raise BrokerUnreachable(f"{address or servers}: no connection within {in_words(timeout)}") from None
         except (RedisError, OSError) as error:
             reason = unreachable(error) or str(error)
             with renewed(self._options):

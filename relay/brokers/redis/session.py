@@ -35,6 +35,7 @@ from relay.brokers.redis.headers import entry_fields
 from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.servers import address_of, disconnect, text
 from relay.brokers.sending import SendProgress
+from relay.core.durations import in_words
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
 from relay.core.names import remembered
@@ -210,7 +211,7 @@ class RedisSession:
             return
         self._silent_looks = 0 if self._sending.advanced() else self._silent_looks + 1
         if self._silent_looks > self._most_looks:
-            self.end(classify(RedisTimeoutError(f"no reply within {self._options.write_timeout:g} s")))
+            self.end(classify(RedisTimeoutError(f"no reply within {in_words(self._options.write_timeout)}")))
         else:
             self._watcher = self._loop.call_later(self._options.write_timeout / _LOOKS, self._watch)
 

@@ -22,6 +22,7 @@ from joserfc.errors import JoseError
 
 from relay.console.access.options import ProviderOptions
 from relay.console.access.roles import LONGEST_NAME, AccessRole, Identity, valid_name
+from relay.core.durations import in_words
 from relay.core.errors import OutboxError
 from relay.core.origins import LiveSecret
 
@@ -139,7 +140,7 @@ class LoginProvider:
             async with asyncio.timeout(_LONGEST):
                 return await answer
         except TimeoutError:
-            raise ProviderFailed(f"it has not answered in {_LONGEST:g} s") from None
+            raise ProviderFailed(f"it has not answered in {in_words(_LONGEST)}") from None
         except httpx2.HTTPStatusError as error:
             raise ProviderFailed(f"it answered {error.response.status_code}") from None
         except httpx2.HTTPError as error:

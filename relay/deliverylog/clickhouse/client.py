@@ -116,7 +116,7 @@ class ClickHouseClient:
         """The names of a query's columns, and its rows, as ``rows``."""
         # In the text: as options of a call the embedded engine would set and restore them in statements of their own.
         clause = ", " if _SETTINGS.search(text) else "\nSETTINGS "
-        limited = f"{text}{clause}max_execution_time = {seconds:g}, timeout_overflow_mode = 'throw'"
+        limited = f"{text}{clause}max_execution_time = {seconds}, timeout_overflow_mode = 'throw'"
         try:
             result = await self._run(
                 lambda: self._driver.query(limited, parameters=parameters or {}, column_formats={"data": "bytes"})

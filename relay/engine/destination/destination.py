@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.ports import Publisher
 from relay.core.status import DestinationCondition
@@ -242,7 +243,7 @@ class Destination(ABC):
             except Exception as error:  # noqa: BLE001 - whatever a client raises: the knocking must go on
                 if self.acknowledged == before:
                     self._time.note_silence(self._clock() - began)
-                    reason = str(error) or f"no answer within {timeout:g} s"
+                    reason = str(error) or f"no answer within {in_words(timeout)}"
                     self.shut(reason, refused=isinstance(error, BrokerRefused))
                     self._unanswered_at, self._next_knock = began, max(self._next_knock, began + interval)
                     raise BrokerUnreachable(reason) from None

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from openoutbox.schema import Step, index_name
-from relay.core.durations import format_duration
+from relay.core.durations import format_duration, in_words
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
 from relay.outbox import ordersequence
@@ -364,7 +364,7 @@ def _clock(connection: Connection, dated: Sequence[str]) -> Finding:
             message += f". Receivers refuse a time that is minutes off: {'; '.join(dated)}"
         advice = "synchronize both clocks by NTP; the database's times deliveries, this host's logs and latencies"
         return Finding(Level.WARNING, "clock", message, advice)
-    return Finding(Level.OK, "clock", f"within {_LONGEST_SKEW:g} s of the database's")
+    return Finding(Level.OK, "clock", f"within {in_words(_LONGEST_SKEW)} of the database's")
 
 
 def _rights(connection: Connection, table: TableName, *, delete_delivered: bool) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from relay.core.durations import in_words
 from relay.core.event import Status
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.connection import Connection, rows
@@ -40,7 +41,7 @@ def _beside_delete(connection: Connection, table: TableName) -> Finding:
     [(recent,)] = rows(connection, "outbox/backlog:delivered_recently", table, {"seconds": _RECENTLY})
     if not recent:
         return Finding(Level.OK, "delivered", message)
-    message += f", but rows became DELIVERED in the last {_RECENTLY:g} s: another relay has ON_DELIVERED=keep"
+    message += f", but rows became DELIVERED in the last {in_words(_RECENTLY)}: another relay has ON_DELIVERED=keep"
     advice = "set ON_DELIVERED=delete for every relay on this table; after a change of the mode, check again later"
     return Finding(Level.WARNING, "delivered", message, advice)
 
