@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 import pytest
 
 from relay.core.telemetry import RelayState
 from relay.engine import refusal
 from relay.engine.status import RelayStatus
+from relay.outbox.claiming import Claims
 from relay.outbox.extensions import add_extension
 from relay.outbox.options import KeyOrder
 from relay.postgres.sql import TableName
@@ -156,6 +158,19 @@ async def test_what_all_rows_meet_is_the_database(outbox: Outbox, start: StartRe
     assert len(broker.offered) == 50
 
 
+def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """One more entry for each call of this method of ``Claims``."""
+    calls: list[str] = []
+    method = getattr(Claims, name)
+
+    def count(*arguments: object) -> object:
+        calls.append(name)
+        return method(*arguments)
+
+    monkeypatch.setattr(Claims, name, count)
+    return calls
+
+
 async def hold_beside(
     outbox: Outbox, start: StartRelay, refused: int, good: int, how: str, key: str | None = None
 ) -> None:
@@ -215,6 +230,49 @@ async def test_in_order_per_key_any_number_of_refused_rows_beside_good_ones(
     """Each key has two rows, both refused or both good; every third row has none."""
     monkeypatch.undo()
     await hold_beside(outbox, start, refused, 40, how, key="N")
+
+
+@pytest.mark.session
+@pytest.mark.parametrize("how", [_RAISE, _KEEP], ids=["raised", "in silence"])
+async def test_in_order_per_key_the_rows_behind_a_refused_one_wait_and_the_line_says_so(
+    outbox: Outbox, start: StartRelay, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_extension(outbox.url, TableName(), "key-order")
+    [bad, *_] = outbox.insert(
+        [Row("bad", partition_key="a"), *[Row("good", partition_key="a")] * 3, *[Row("good", partition_key="b")] * 5]
+    )
+    make(outbox, how, state="42P01", status="DELIVERING")
+    running = await start(key_order=KeyOrder.SKIP)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 5, "PENDING": 4}, 15)
+    assert bad in await degraded(running)
+    lines = [one.getMessage() for one in caplog.records if bad in one.getMessage()]
+    assert any("but for those behind it in its key where ORDERING=key" in line for line in lines)
+    await asyncio.to_thread(make, outbox, _DROP)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 9}, 30)
+    assert [event.event_type for event in running.broker.offered if event.partition_key == "a"] == [
+        "bad",
+        *["good"] * 3,
+    ]
+
+
+@pytest.mark.session
+async def test_a_row_that_claims_leave_as_it_is_is_looked_for_once_a_second(
+    outbox: Outbox, start: StartRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many claims find nothing meanwhile."""
+    monkeypatch.undo()
+    [bad] = outbox.insert([Row("bad")])
+    make(outbox, _KEEP, status="DELIVERING")
+    running = await start()
+    assert bad in await degraded(running)
+    looks, claims = counted(monkeypatch, "_due_first"), counted(monkeypatch, "_claim_undamaged")
+    began = time.monotonic()
+    for _ in range(60):
+        delivered = outbox.counts().get("DELIVERED", 0)
+        outbox.insert([Row("good")])
+        await eventually(lambda: outbox.counts() == {"DELIVERED": delivered + 1, "PENDING": 1})
+    assert len(claims) > 60
+    assert len(looks) <= time.monotonic() - began + 2
 
 
 @pytest.mark.session

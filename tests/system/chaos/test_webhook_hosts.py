@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 
@@ -9,12 +10,34 @@ import pytest
 
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
+from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.servers.identities import Identities
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.servers.webhooks import WebhookServer
 from tests.support.waiting import patience, wait_until
+
+
+def test_a_host_whose_clock_is_wrong_signs_by_the_databases(
+    outbox: Outbox, webhooks: WebhookServer, http_authority: Identities
+) -> None:
+    """Receivers refuse a signature whose time is five minutes off."""
+    variables = {
+        "PUBLISHER_TYPE": "http",
+        "PUBLISHER_URL": webhooks.url.replace("127.0.0.1", "localhost"),
+        "HTTP_TLS_CA": str(http_authority.ca_file),
+        "HTTP_ALLOW_PRIVATE": "true",
+    }
+    with Daemon(outbox.relay_url, variables, module="tests.system.chaos.late_host") as relay:
+        relay.wait_ready()
+        outbox.insert([Row("late.host")] * 20)
+        outbox.wait_finished(60)
+        assert outbox.counts() == {"DELIVERED": 20}
+        times = [float(post.header("webhook-timestamp") or 0) for post in webhooks.received("late.host")]
+        assert max(abs(one - time.time()) for one in times) < 300
+        assert '"clock_offset"' in relay.log()
+        assert relay.metric("openoutbox_clock_offset_seconds") == pytest.approx(600.0, abs=5.0)
 
 
 @pytest.mark.parametrize("fault", [Mode.REFUSE, Mode.SILENCE], ids=lambda fault: fault.name.lower())
