@@ -46,6 +46,7 @@ _TIE = 20  # rows of a claim that share one place; fewer of them cost little
 _LAST_PAGE = 2**32 - 2  # of any table
 _TIE_PAGES = 1024  # of the table, in which a claim looks for the next rows of a tie
 _PAYLOAD = OutboxEvent._fields.index("payload")
+_payload = itemgetter(_PAYLOAD)
 _MOST_STRETCHES = 16  # behind the head, looked at by one claim while it finds nothing
 _ANY_BYTES = 1 << 62
 _KEPT_LOOK = 1.0  # seconds between two looks for rows that claims leave as they are
@@ -123,9 +124,9 @@ class Claims:
         if rows[0][_PAYLOAD] is None:
             claim = await self._payload_reader.complete(rows[0][_FENCE], claim.events)
         else:
-            self._appetite.arrived(sum(len(event.payload) for event in claim.events), steady_seconds() - began)
+            self._appetite.arrived(_bytes_of(claim.events), steady_seconds() - began)
         if claim.unread and not self._payload_reader.damaged:
-            self._appetite.read_late(sum(len(event.payload) for event in claim.events))
+            self._appetite.read_late(_bytes_of(claim.events))
         else:
             self._appetite.in_time(max_bytes)
         return await self._in_order(claim._replace(waiting=self._rows_wait, refused=refused, rest=self.passed.rest))
@@ -378,6 +379,10 @@ class Claims:
         # Right after a pause a claim steps over the paused rows: that is slow for another reason than the planner.
         if not (guarded or stepping):
             self.guard.took(time.monotonic() - began)
+
+
+def _bytes_of(events: Sequence[OutboxEvent]) -> int:
+    return sum(map(len, map(_payload, events)))
 
 
 def _left_out(wanted: Wanted) -> dict[str, Any]:

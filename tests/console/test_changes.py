@@ -61,6 +61,29 @@ def test_a_repeated_request_gets_its_record_while_no_more_changes_may_run(
     assert console.post(f"{API}/changes", json=SLOW, headers=refused).status_code == 202
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["raised", "in silence"])
+@pytest.mark.parametrize("action", ["replay", "bury"])
+def test_a_change_says_which_events_the_database_refuses_and_changes_the_others(
+    console: ConsoleClient, recorded: Outbox, action: str, *, kept: bool
+) -> None:
+    status = {"replay": "DEAD", "bury": "PENDING"}[action]
+    fill_aged(recorded, status, 20)
+    [(refused,)] = recorded.database.run("SELECT event_id::text FROM openoutbox_events ORDER BY created_at LIMIT 1")
+    body = "RETURN NULL" if kept else "RAISE EXCEPTION 'not this one' USING ERRCODE = '42P01'"
+    recorded.database.run(f"CREATE FUNCTION hostile() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; END $$")
+    recorded.database.run(
+        f"CREATE TRIGGER hostile BEFORE UPDATE ON openoutbox_events FOR EACH ROW WHEN (OLD.event_id = '{refused}') "
+        "EXECUTE FUNCTION hostile()"
+    )
+    wanted = {"action": action, "selection": {"status": [status.lower()]}}
+    place = f"{API}/changes/{console.post(f'{API}/changes', json=wanted, headers=key()).json()['change_id']}"
+    wait_until(lambda: console.get(place).json()["state"] not in {"running", "waiting"}, what="the end of the change")
+    change = console.get(place).json()
+    assert (change["state"], change["events"]) == ("failed", 19)
+    assert "refused 1 event, which stay as they were" in change["error"]
+    assert refused in change["error"]
+
+
 def test_a_pause_that_failed_happens_when_it_is_repeated(console: ConsoleClient, recorded: Outbox) -> None:
     headers = key()
     with recorded.database.connect(autocommit=False) as other:
