@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 from hypothesis import HealthCheck, settings
 
+from relay.localservers.process import share_ports
 from relay.localservers.server import LocalServer
 from tests.support.waiting import PATIENCE
 
@@ -18,6 +19,10 @@ settings.register_profile("tests", deadline=None, derandomize=not EXPLORE, suppr
 settings.load_profile("tests")
 
 LocalServer.patience = PATIENCE
+
+# Each worker has ports of its own: a port is free when it is asked for, and taken when its server begins to listen.
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    share_ports(int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
 
 # Where it is set, each of the hundreds of processes that the tests start compiles its modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

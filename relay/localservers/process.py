@@ -19,7 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
+from typing import Final
 
 from relay.core.errors import OutboxError
 from relay.localservers.waiting import wait_until
@@ -28,7 +30,6 @@ _LOG_TAIL = 4000  # characters of the log that an error shows
 _KILL_AFTER = 15.0  # seconds from the polite signal to SIGKILL
 _LOWEST_PORT = 15_000
 _TRIES = 100  # ports looked at, until any will do
-_chance = random.SystemRandom()  # not the one that a test seeds: two processes would choose the same ports
 
 
 class ServerFailed(OutboxError):
@@ -51,23 +52,46 @@ def unprivileged() -> Account | None:
     return Account(entry.pw_uid, entry.pw_gid)
 
 
+class _Ports:
+    """Ports that no client is given, so that only another server may take them: one after the other, from any one on.
+
+    So a process gets no port again before it has had all others; its server may begin to listen much later.
+    """
+
+    def __init__(self) -> None:
+        self.part, self.parts = 0, 1
+        self._turns = count(random.SystemRandom().randrange(_LOWEST_PORT))  # no seed of a test's
+
+    def next(self) -> int:
+        """A port to try; 0, which is any, where the system does not say which ones it gives to clients."""
+        size = (_first_of_clients() - _LOWEST_PORT) // self.parts
+        return _LOWEST_PORT + self.part * size + next(self._turns) % size if size > 0 else 0
+
+
+_PORTS: Final = _Ports()
+
+
+def share_ports(part: int, parts: int) -> None:
+    """Choose among one part of the ports from now on; the processes beside this one choose among the others."""
+    _PORTS.part, _PORTS.parts = part, parts
+
+
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that was free just now; another process may still take it first."""
     return free_ports(1)[0]
 
 
-def free_ports(count: int) -> list[int]:
-    """As ``free_port``, several that differ: asked for one after the other, the same one can come twice."""
+def free_ports(number: int) -> list[int]:
+    """As ``free_port``, several that differ."""
     with ExitStack() as stack:
-        return [_bind(stack.enter_context(socket.socket())) for _ in range(count)]
+        return [_bind(stack.enter_context(socket.socket())) for _ in range(number)]
 
 
 def _bind(sock: socket.socket) -> int:
-    """Bind it to a port that no client is given, so that only another server may take it; to any if none is found."""
-    end = _first_of_clients()
-    for _ in range(_TRIES if end > _LOWEST_PORT else 0):
+    """Bind it to the next port that is free; to any if none is found."""
+    for _ in range(_TRIES):
         with suppress(OSError):
-            sock.bind(("127.0.0.1", _chance.randrange(_LOWEST_PORT, end)))
+            sock.bind(("127.0.0.1", _PORTS.next()))
             return int(sock.getsockname()[1])
     sock.bind(("127.0.0.1", 0))
     return int(sock.getsockname()[1])
