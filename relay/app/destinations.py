@@ -17,7 +17,7 @@ from relay.core.ports import Publisher
 from relay.core.telemetry import DestinationState
 from relay.engine.destination.destination import Destination, Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.routed import RoutedPublisher
+from relay.engine.destination.routed import routed
 from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes
 from relay.settings.destinations_file import read_destinations
@@ -105,7 +105,7 @@ class Destinations:
             self.publisher = SeveralPublishers(by_name, plan.routes, self._drops, times)
         else:
             [publisher] = by_name.values()
-            self.publisher = publisher if plan.routes is None else RoutedPublisher(publisher, plan.routes, self._drops)
+            self.publisher = publisher if plan.routes is None else routed(publisher, plan.routes, self._drops)
 
     @property
     def connection_timeout(self) -> float:

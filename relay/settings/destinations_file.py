@@ -79,6 +79,8 @@ def read_destination(
     changed |= {"of_others": own.of_others}
     changed |= {"route_prefix": "", "routes_file": None, "destinations_file": None}
     one = settings.model_copy(update=changed)
+    if own.kafka_transactions:
+        problems.append("kafka_transactions: it is for one Kafka alone, without DESTINATIONS_FILE; remove it")
     issues = rules.about(rules.problems, one, ("STORAGE_URL",))  # of which some commands know nothing
     if problems or issues:
         return None, [*problems, *(_with_keys(text, keys) for text in issues)]

@@ -131,11 +131,14 @@ def _transactions(settings: Variables) -> Iterator[SettingIssue]:
     """What KAFKA_TRANSACTIONS does not fit with."""
     if not settings.kafka_transactions:
         return
-    several = (settings.destinations_file, settings.routes_file, settings.route_prefix)
     for wrong, name, text in (
         (settings.publisher_type != "kafka", "PUBLISHER_TYPE", "needs PUBLISHER_TYPE=kafka"),
         (settings.kafka_required_acks != "all", "KAFKA_REQUIRED_ACKS", "needs KAFKA_REQUIRED_ACKS=all"),
-        (any(several), "DESTINATIONS_FILE", "is for one Kafka alone, without DESTINATIONS_FILE and routes"),
+        (
+            settings.destinations_file is not None,
+            "DESTINATIONS_FILE",
+            "is for one Kafka alone, without DESTINATIONS_FILE",
+        ),
         (settings.lease_timeout < _SHORTEST_TRANSACTED, "LEASE_TIMEOUT", "needs a LEASE_TIMEOUT of 3s or more"),
     ):
         if wrong:

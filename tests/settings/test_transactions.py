@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from relay.app.destinations import Destinations, read_plan
 from relay.app.publishers import options_of
 from relay.core.errors import ConfigError
+from relay.core.proofs import ProofReader, Proofs
 from relay.settings.settings import Settings
 
 KAFKA = {
@@ -21,8 +25,6 @@ KAFKA = {
     [
         ({"KAFKA_REQUIRED_ACKS": "one"}, "needs KAFKA_REQUIRED_ACKS=all"),
         ({"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": "nats://host"}, "needs PUBLISHER_TYPE=kafka"),
-        ({"ROUTE_PREFIX": "shop."}, "is for one Kafka alone"),
-        ({"ROUTES_FILE": "routes.toml"}, "is for one Kafka alone"),
         ({"LEASE_TIMEOUT": "2s"}, "needs a LEASE_TIMEOUT of 3s or more"),
     ],
 )
@@ -43,6 +45,23 @@ def test_what_does_not_fit_is_refused_at_the_start(variables: dict[str, str], sa
 def test_the_prefix_is_the_name_of_the_outbox_unless_it_is_set(variables: dict[str, str], prefix: str) -> None:
     options = options_of(Settings.from_env(KAFKA | variables))
     assert (options.transactions, options.transactions_prefix) == (True, prefix)
+
+
+def test_one_destination_of_several_cannot_have_it(tmp_path: Path) -> None:
+    file = tmp_path / "destinations.toml"
+    file.write_text('[main]\nurl = "kafka://host:9092"\nkafka_transactions = true\n')
+    settings = Settings.from_env({"STORAGE_URL": KAFKA["STORAGE_URL"], "DESTINATIONS_FILE": str(file)})
+    with pytest.raises(ConfigError, match="destination main: kafka_transactions: it is for one Kafka alone"):
+        read_plan(settings)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_routes_to_one_kafka_keep_its_proofs(leaves: bool) -> None:
+    variables = {"ROUTE_PREFIX": "shop.", "KAFKA_TRANSACTIONS": str(leaves).lower()}
+    publisher = Destinations(Settings.from_env(KAFKA | variables)).publisher
+    assert isinstance(publisher, ProofReader)
+    assert isinstance(publisher, Proofs) == isinstance(publisher.twin(), Proofs) == leaves
+    await publisher.close()
 
 
 def test_it_is_off_by_default() -> None:

@@ -12,6 +12,7 @@ from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
 from relay.core.places import Router
 from relay.core.ports import Publisher
+from relay.core.proofs import HeldLeases, LeasedRow, ProofReader, Proofs
 from relay.engine.destination.assign import assign, restoring
 from relay.engine.destination.drops import Drops
 
@@ -74,4 +75,41 @@ class RoutedPublisher:
 
     def twin(self) -> RoutedPublisher:
         """The same rules over a twin of the inner publisher."""
-        return RoutedPublisher(self._inner.twin(), self._router, self._drops)
+        return routed(self._inner.twin(), self._router, self._drops)
+
+
+class _RoutedReader(RoutedPublisher, ProofReader):
+    """Over a publisher that reads proofs."""
+
+    _inner: ProofReader  # type: ignore[assignment]  # and a Publisher
+
+    async def keeps_proofs(self) -> bool:
+        return await self._inner.keeps_proofs()
+
+    async def end_holder(self, holder: str) -> None:
+        await self._inner.end_holder(holder)
+
+    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+        return await self._inner.proven(rows)
+
+
+class _RoutedProofs(_RoutedReader, Proofs):
+    """Over a publisher that leaves proofs, too: a transaction holds events under the names that routing gives them."""
+
+    _inner: Proofs  # type: ignore[assignment]  # and a Publisher
+
+    async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
+        assignment = assign(events, self._router, self._drops)
+        if assignment.resolved:
+            sink(assignment.resolved)
+        for sent in assignment.by_via.values():
+            await self._inner.publish_held(sent, restoring(sink, assignment), holding)
+
+    def beside(self, relays: Sequence[str] | None) -> None:
+        self._inner.beside(relays)
+
+
+def routed(inner: Publisher, router: Router, drops: Drops) -> RoutedPublisher:
+    """The rules over this publisher; with the proofs that it has."""
+    kind = _RoutedProofs if isinstance(inner, Proofs) else _RoutedReader
+    return (kind if isinstance(inner, ProofReader) else RoutedPublisher)(inner, router, drops)

@@ -30,9 +30,9 @@ WHEN (NEW.status = 'DELIVERED') EXECUTE FUNCTION refuse_delivered();
 """
 
 
-def relay(outbox: Outbox, broker: Broker, relay_id: str, *, transactions: bool) -> Daemon:
+def relay(outbox: Outbox, broker: Broker, relay_id: str, *, transactions: bool, **variables: str) -> Daemon:
     pace = {"LEASE_TIMEOUT": "5s", "KAFKA_WRITE_TIMEOUT": "2s", "RETRY_BASE_DELAY": "100ms", "RELAY_ID": relay_id}
-    env = {**broker.env(), **pace, "KAFKA_TRANSACTIONS": str(transactions).lower()}
+    env = {**broker.env(), **pace, **variables, "KAFKA_TRANSACTIONS": str(transactions).lower()}
     return Daemon(outbox.relay_url, env)
 
 
@@ -77,6 +77,7 @@ def test_transactions_wait_until_every_living_relay_has_them(outbox: Outbox, mak
         give_rights(connection)
     with ExitStack() as stack:
         other = stack.enter_context(relay(outbox, broker, "without", transactions=False)).wait_ready()
+        wait_until(lambda: outbox.database.run("SELECT count(*) FROM openoutbox_relays") == [(1,)], what="its row")
         os.kill(other.pid, signal.SIGSTOP)  # it lives, and takes no events
         own = stack.enter_context(relay(outbox, broker, "with", transactions=True))
         outbox.fill(broker.destination, EVENTS)
@@ -90,3 +91,20 @@ def test_transactions_wait_until_every_living_relay_has_them(outbox: Outbox, mak
         outbox.fill(broker.destination, EVENTS)
         wait_until(lambda: own.running and delivered(outbox) == 2 * EVENTS, 60, "delivery in transactions")
         assert proofs(outbox, broker) > 0
+
+
+def test_routes_to_one_kafka_are_exactly_once_under_the_names_of_the_routes(
+    outbox: Outbox, make_broker: MakeBroker
+) -> None:
+    broker = make_broker("kafka")
+    prefix, event_type = broker.destination.split(".")
+    outbox.fill(event_type, EVENTS)
+    outbox.database.run(REFUSE)
+    with relay(outbox, broker, "dying", transactions=True, ROUTE_PREFIX=f"{prefix}.") as dying:
+        wait_until(lambda: dying.running and len(seen(broker)) == EVENTS, 60, "every event to be committed")
+        dying.kill()
+    outbox.database.run("DROP TRIGGER refuse_delivered ON openoutbox_events")
+    with relay(outbox, broker, "finder", transactions=True, ROUTE_PREFIX=f"{prefix}.") as finder:
+        wait_until(lambda: finder.running and delivered(outbox) == EVENTS, 60, "every event to be settled")
+    received = seen(broker)
+    assert (len(received), received.total()) == (EVENTS, EVENTS)
