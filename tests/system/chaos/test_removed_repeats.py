@@ -1,0 +1,71 @@
+"""What removes the repeats of a relay that was killed between the acknowledgement and the settle, by destination.
+
+Each relay publishes all, can settle none, and is killed; the next one publishes all again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import nats
+import pytest
+from nats.js.api import StreamConfig
+
+from tests.support.aws import AwsAdmin
+from tests.support.daemon import Daemon
+from tests.support.fixtures.outbox import Outbox
+from tests.support.servers.aws import CREDENTIALS, publisher_url
+from tests.support.waiting import wait_until
+from tests.system.chaos.conftest import MakeBroker
+from tests.system.chaos.looking import delivered
+from tests.system.chaos.test_mixed_fleet import REFUSE
+
+pytestmark = pytest.mark.timeout(180)
+
+EVENTS = 40
+
+
+def published_twice(outbox: Outbox, event_type: str, env: dict[str, str]) -> None:
+    env = {**env, "LEASE_TIMEOUT": "5s", "RETRY_BASE_DELAY": "100ms"}
+    outbox.fill(event_type, EVENTS)
+    outbox.database.run(REFUSE)
+    with Daemon(outbox.relay_url, {**env, "RELAY_ID": "first"}) as first:
+        metric = "openoutbox_publisher_latency_seconds_count"
+        wait_until(lambda: first.running and first.metric(metric, status="success") >= EVENTS, 60, "acknowledgements")
+        first.kill()
+    assert delivered(outbox) == 0
+    outbox.database.run("DROP TRIGGER refuse_delivered ON openoutbox_events")
+    with Daemon(outbox.relay_url, {**env, "RELAY_ID": "second"}) as second:
+        wait_until(lambda: second.running and delivered(outbox) == EVENTS, 60, "every event to be delivered")
+
+
+async def set_window(url: str, stream: str, subject: str, seconds: float) -> None:
+    client = await nats.connect(url)
+    await client.jetstream().update_stream(StreamConfig(name=stream, subjects=[subject], duplicate_window=seconds))
+    await client.close()
+
+
+@pytest.mark.parametrize(("window", "repeats"), [(120.0, 0), (0.1, EVENTS)])
+def test_nats_stores_no_repeat_within_the_window_of_the_stream(
+    outbox: Outbox, make_broker: MakeBroker, nats_url: str, window: float, repeats: int
+) -> None:
+    broker = make_broker("nats")
+    stream = broker.destination.partition(".")[0]
+    asyncio.run(set_window(nats_url, stream, broker.destination, window))
+    published_twice(outbox, broker.destination, broker.env())
+    received = broker.received()
+    assert (len(received), received.total() - EVENTS) == (EVENTS, repeats)
+
+
+@pytest.mark.parametrize(("ending", "repeats"), [(".fifo", 0), ("", EVENTS)])
+def test_a_fifo_queue_of_sqs_stores_no_repeat_within_five_minutes(
+    outbox: Outbox, aws_url: str, ending: str, repeats: int
+) -> None:
+    """On an emulator. A standard queue stores each of them."""
+    admin, queue = AwsAdmin(aws_url), f"repeats-{uuid.uuid4().hex}{ending}"
+    admin.create_queue(queue)
+    env = {"PUBLISHER_TYPE": "sqs", "PUBLISHER_URL": publisher_url("sqs", aws_url), **CREDENTIALS}
+    published_twice(outbox, queue, env)
+    ids = [message.attributes["X-Event-ID"] for message in admin.drain(queue)]
+    assert (len(set(ids)), len(ids) - EVENTS) == (EVENTS, repeats)
