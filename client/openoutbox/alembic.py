@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _BESIDE: Final = ("relays", "pauses")
 """What stands beside an outbox."""
-_OF_A_SCHEMA: Final = ("openoutbox_replays", "openoutbox_changes")
+_OF_A_SCHEMA: Final = ("openoutbox_replays", "openoutbox_changes", "openoutbox_cancelled")
 """What all outboxes of a schema share."""
 _declared: dict[str, set[str | None]] = {}
 """By the name of a table that ``tables`` declared: what is in it."""

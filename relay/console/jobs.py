@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from relay.console.problems import RequestProblem
@@ -23,7 +23,14 @@ from relay.postgres.sql import TableName
 MOST_JOBS: Final = 4
 """Changes that run at once; each holds two connections."""
 
-Work = Callable[[Callable[[int], None]], int]
+
+class Work(Protocol):
+    """Changes events; their number."""
+
+    def __call__(self, on_batch: Callable[[int], None], *, change_id: UUID) -> int:
+        """``on_batch`` receives the total after each batch, and may raise to stop; ``change_id`` is the record's."""
+
+
 """Changes events and returns how many. Its argument takes the total after each batch, and may raise to stop."""
 
 _DOING: Final = "recording a change"
@@ -111,7 +118,7 @@ class ChangeJobs:
                     if stopped is not None or self._closing.is_set():
                         raise _Stopped
 
-                work(on_batch)
+                work(on_batch, change_id=change_id)
         except _Stopped:
             return events, ChangeState.STOPPED, STOPPED_BY_PROCESS  # unless the record names an operator
         except OutboxError as failure:

@@ -35,6 +35,9 @@ REPLAYS = "openoutbox_replays"
 CHANGES = "openoutbox_changes"
 """The table of ``console.sql``."""
 
+CANCELLED = "openoutbox_cancelled"
+"""The other table of ``console.sql``."""
+
 RELAYS = "openoutbox_relays"
 """The table of ``fleet.sql``."""
 
@@ -62,6 +65,11 @@ def replays_of(table: TableName) -> TableName:
 def changes_of(table: TableName) -> TableName:
     """The record of what the console changed in an outbox: one for all outboxes of its schema."""
     return TableName(CHANGES, table.schema)
+
+
+def cancelled_of(table: TableName) -> TableName:
+    """The rows of what the console cancelled in an outbox: one for all outboxes of its schema."""
+    return TableName(CANCELLED, table.schema)
 
 
 def relays_of(table: TableName) -> TableName:
@@ -104,6 +112,7 @@ def extension_sql(name: str, table: TableName) -> list[LiteralString]:
     names: dict[str, Name] = {
         REPLAYS: replays_of(table),
         CHANGES: changes_of(table),
+        CANCELLED: cancelled_of(table),
         RELAYS: relays_of(table),
         PAUSES: pauses_of(table),
         **default_index_names(table, ORDER_INDEXES),
@@ -161,6 +170,7 @@ class _Extension(Schema):
             "relays": relays_of(table).quoted,
             "pauses": pauses_of(table).quoted,
             "changes": changes_of(table).quoted,
+            "cancelled": cancelled_of(table).quoted,
             "functions": [function.quoted for function in (_wake(table), *sql_api_functions(table).values())],
         }
         return Query(statement("outbox/migrate:extension_state"), names)

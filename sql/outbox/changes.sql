@@ -31,6 +31,74 @@ UPDATE openoutbox_events SET
 WHERE event_id = %(event_id)s::uuid AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
 RETURNING event_id;
 
+-- name: cancel
+-- Deletes PENDING events that no relay holds, and keeps their rows: what openoutbox_cancel does, with a record. A relay may
+-- have had one before unless it was never tried and nothing has changed it: the change counts those.
+-- Tags: as bulk:change's. Index: the primary key (status as in claim, tag chosen). Locks: the rows, skipping those that
+-- another session holds, and the change's. Parameters: ids, unchanged; outbox, change_id. Result: of each event that was
+-- chosen its id and whether it was deleted.
+WITH chosen AS (
+    SELECT event_id
+    FROM openoutbox_events
+    WHERE
+        event_id = ANY(%(ids)s::uuid[])
+        AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
+        AND updated_at <= %(unchanged)s::timestamptz
+        -- AND available_at > NOW() --? later
+        -- AND attempts = 0 --? untried
+    FOR UPDATE SKIP LOCKED
+),
+
+gone AS (
+    DELETE FROM openoutbox_events
+    WHERE event_id = ANY(ARRAY(SELECT event_id FROM chosen)) AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
+    RETURNING
+        event_id,
+        event_type,
+        partition_key,
+        payload,
+        headers,
+        attempts,
+        last_error,
+        available_at,
+        created_at,
+        attempts <> 0 OR updated_at <> created_at AS may_have_been_sent
+),
+
+kept AS (
+    INSERT INTO openoutbox_cancelled (
+        outbox, change_id, event_id, event_type, partition_key, payload, headers, attempts, last_error, available_at,
+        created_at, may_have_been_sent
+    )
+    SELECT
+        %(outbox)s::text,
+        %(change_id)s::uuid,
+        event_id,
+        event_type,
+        partition_key,
+        payload,
+        headers,
+        attempts,
+        last_error,
+        available_at,
+        created_at,
+        may_have_been_sent
+    FROM gone
+),
+
+counted AS (
+    UPDATE openoutbox_changes SET
+        may_have_been_sent
+        = COALESCE(may_have_been_sent, 0) + (SELECT COUNT(*) FILTER (WHERE may_have_been_sent) FROM gone)
+    WHERE change_id = %(change_id)s::uuid
+)
+
+SELECT
+    chosen.event_id,
+    gone.event_id IS NOT NULL
+FROM chosen
+LEFT JOIN gone ON chosen.event_id = gone.event_id;
+
 -- name: begin
 -- Records that a change begins; no row when this key was used before. Index: openoutbox_changes_once. Locks: the new row.
 -- Parameters: change_id, outbox, action, selection, changed_by, reason, idempotency_key, expected. Result: its id.
@@ -69,7 +137,8 @@ WHERE change_id = %(change_id)s::uuid AND outbox = %(outbox)s::text AND state = 
 
 -- name: show
 -- One change, by its id or by its key. Indexes: change_id, openoutbox_changes_once. Locks: none.
--- Tags: by_id or by_key. Parameters: change_id; or outbox, changed_by, idempotency_key. Result: its columns.
+-- Tags: by_id or by_key. Parameters: change_id; or outbox, changed_by, idempotency_key. Result: its columns;
+-- the last one is NULL where an earlier version made the table.
 SELECT
     change_id,
     action,
@@ -86,8 +155,9 @@ SELECT
     error,
     started_at,
     updated_at,
-    id
-FROM openoutbox_changes
+    id,
+    (TO_JSONB(change) ->> 'may_have_been_sent')::bigint
+FROM openoutbox_changes AS change
 WHERE change_id = %(change_id)s::uuid AND outbox = %(outbox)s::text --? by_id
 -- WHERE outbox = %(outbox)s::text AND changed_by = %(changed_by)s::text AND idempotency_key = %(idempotency_key)s::text --? by_key
 ;
@@ -111,8 +181,9 @@ SELECT
     error,
     started_at,
     updated_at,
-    id
-FROM openoutbox_changes
+    id,
+    (TO_JSONB(change) ->> 'may_have_been_sent')::bigint
+FROM openoutbox_changes AS change
 WHERE outbox = %(outbox)s::text AND id < %(before)s::bigint
 ORDER BY id DESC
 LIMIT %(limit)s::bigint;

@@ -79,8 +79,12 @@ GRANT SELECT ON openoutbox_relays TO app_role;
 GRANT SELECT ON openoutbox_events TO app_role;
 
 -- name: console_change
--- The console changes events as an operator does (retry, replay, bury, cancel), and nothing that an application wrote.
+-- The console changes events as an operator does (retry, replay, bury), and nothing that an application wrote.
 GRANT UPDATE (status, attempts, last_error, available_at, delivered_at, updated_at) ON openoutbox_events TO app_role;
+
+-- name: console_cancelled
+-- The console keeps the row of an event that it cancels, once the owner has granted it DELETE on the outbox.
+GRANT SELECT, INSERT ON openoutbox_cancelled TO app_role;
 
 -- name: console_record
 -- The console records what it changes.

@@ -270,7 +270,7 @@ def test_the_owner_removes_everything_as_documented(managed: Managed) -> None:
     managed.roles()
     [block] = blocks("docs/operate/managed-postgres.md")
     lines = block.text.strip().splitlines()
-    for line in [*lines[:2], *(line.replace("openoutbox_relay", group.name) for group in GROUPS for line in lines[2:])]:
+    for line in [*lines[:3], *(line.replace("openoutbox_relay", group.name) for group in GROUPS for line in lines[3:])]:
         managed.run(line)
     assert managed.run("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'openoutbox%'") == [(0,)]
     assert managed.run("SELECT relname FROM pg_class WHERE relname LIKE 'openoutbox%' AND relkind = 'r'") == []

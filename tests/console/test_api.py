@@ -170,7 +170,6 @@ def test_a_replay_stops_after_its_batch(console: ConsoleClient, recorded: Outbox
     ("action", "state"),
     [
         ("bury", ("DEAD", "BURIED: by local: wrong import")),
-        ("cancel", ("DEAD", "CANCELLED: by local: wrong import")),
         ("retry", ("PENDING", None)),
     ],
 )
@@ -195,6 +194,21 @@ def test_waiting_events_are_changed_as_they_were_counted(
     changed = "event_type = 't' AND (status = 'DEAD' OR available_at <= now())"
     rows = recorded.database.run(f"SELECT status, last_error FROM openoutbox_events WHERE {changed}")
     assert rows == [state] * 28
+
+
+def test_many_cancelled_events_are_kept_with_their_change(console: ConsoleClient, recorded: Outbox) -> None:
+    recorded.database.run("GRANT DELETE ON openoutbox_events TO openoutbox_console")
+    recorded.fill("t", 30)
+    recorded.database.run("UPDATE openoutbox_events SET available_at = now() + interval '1 hour'")
+    recorded.fill("other", 3)
+    body = {"action": "cancel", "selection": {"event_type": "t"}}
+    place = console.post(f"{API}/changes", json=body, headers=key()).headers["location"]
+    wait_until(lambda: console.get(place).json()["state"] == "complete", what="the change")
+    change = console.get(place).json()
+    assert (change["events"], change["may_have_been_sent"]) == (30, 0)
+    assert recorded.counts() == {"PENDING": 3}
+    kept = recorded.database.run("SELECT change_id::text, count(*) FROM openoutbox_cancelled GROUP BY change_id")
+    assert kept == [(change["change_id"], 30)]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def change(action: str, selection: Mapping[str, Any], reason: str, **fields: Any
         "events": 1,
         "expected": None,
         "error": None,
+        "may_have_been_sent": None,
         "started_at": TIME,
         "updated_at": TIME,
         **fields,

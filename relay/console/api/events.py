@@ -102,7 +102,7 @@ def change_one_event(
     """Retry now, replay, bury or cancel one event.
 
     `retry`: a waiting event is due now. `replay`: a delivered or dead event is sent again. `bury`: a waiting event is
-    dead. `cancel`: the same for a scheduled event that was never tried. An event that a relay holds is never changed.
+    dead. `cancel`: a waiting event is deleted, and its row kept with the record. What a relay holds is never changed.
     """
     wish = EventAction(action, event_id, expected_version(if_match))
     if body.dry_run:

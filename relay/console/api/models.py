@@ -223,6 +223,9 @@ class ChangeItem(_Model):
     events: int = Field(description="Events changed so far.")
     expected: int | None = Field(description="Events that were counted before it began.")
     error: str | None
+    may_have_been_sent: int | None = Field(
+        description="Of a cancellation: cancelled events that a relay may have had before; else null."
+    )
     started_at: str
     updated_at: str
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Final
+from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
@@ -71,7 +72,7 @@ def begin_prune(console: Console, identity: Identity, body: PruneBody, idempoten
     counts = counted(console, body)
     options = replace(_options(body), as_of=counts.at)
 
-    def work(on_batch: Callable[[int], None]) -> int:
+    def work(on_batch: Callable[[int], None], *, change_id: UUID) -> int:  # noqa: ARG001 - nothing is kept of it
         return prune(console.url, console.table, options, lambda done: on_batch(done.total)).total
 
     return console.jobs.start("prune", work, request, described, counts.total)

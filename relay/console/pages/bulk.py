@@ -27,7 +27,7 @@ _MEANINGS: Final = {
     Action.RETRY: "They are due now; their attempts stay counted.",
     Action.REPLAY: "They are sent again, as if they had never been tried.",
     Action.BURY: "They are not tried again: they become dead, until they are replayed.",
-    Action.CANCEL: "Scheduled events that were never tried are not sent: they become dead.",
+    Action.CANCEL: "Scheduled events that were never tried are not sent: they are deleted, and their rows kept.",
 }
 _LINKS: Final = {
     Action.RETRY: "Retry these",

@@ -136,8 +136,10 @@ def act(
     """Change the event, if it is as the page showed it, and show it again."""
     wish = EventAction(action, event_id, expected_version(version))
     window = console.duplicate_window() if action is Action.REPLAY else 0.0
-    change_event(console.url, console.table, wish, change_request(identity, idempotency_key, reason), window)
-    return RedirectResponse(f"/events/{event_id}?done={action}", 303)
+    request = change_request(identity, idempotency_key, reason)
+    change, _ = change_event(console.url, console.table, wish, request, window)
+    gone = action is Action.CANCEL
+    return RedirectResponse(f"/changes/{change.change_id}" if gone else f"/events/{event_id}?done={action}", 303)
 
 
 def _address(reason: Reason) -> str | None:
@@ -157,7 +159,7 @@ def _actions(event: ShownEvent) -> list[tuple[str, str]]:
         case Status.PENDING:
             actions = [("retry", "Make it due now.")] if later else []
             if later and not event.attempts:
-                return [*actions, ("cancel", "Do not send it: it becomes dead.")]
+                return [*actions, ("cancel", "Do not send it: it is deleted, and its row kept with the change.")]
             return [*actions, ("bury", "Do not try it again: it becomes dead.")]
         case _:
             return []

@@ -3,11 +3,12 @@
 - *retry*: a PENDING event that waits for its next attempt is due now.
 - *replay*: a DELIVERED or DEAD event is PENDING again, as if never tried.
 - *bury*: a PENDING event is DEAD, until it is replayed.
-- *cancel*: the same for an event that is scheduled and was never tried.
+- *cancel*: a PENDING event is deleted, and its row kept beside the record: an application's ``openoutbox_cancel``.
 
 An event that a relay holds (DELIVERING) is never changed: its lease decides.
 
-The database user needs SELECT and UPDATE on the outbox, and what ``relay.outbox.admin.changes`` needs.
+The database user needs SELECT and UPDATE on the outbox, DELETE to cancel, and what ``relay.outbox.admin.changes``
+needs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from uuid import UUID
 
 from relay.core.errors import OutboxError
 from relay.core.event import Status
-from relay.outbox.admin.changes import Change, ChangeState, Request, begin, record_progress
+from relay.outbox.admin.changes import Change, ChangeState, Request, begin, cancel, record_progress, recorded
 from relay.outbox.admin.connection import Connection, Moment, operating, rows, short_transaction
 from relay.outbox.admin.replay import ReplayOptions, replay_event
 from relay.outbox.admin.selection import Kind
@@ -29,11 +30,11 @@ from relay.postgres.grants import rights_text
 from relay.postgres.sql import TableName
 
 BURIED: Final = "BURIED"
-CANCELLED: Final = "CANCELLED"
-"""The codes in ``last_error`` of events that an operator made DEAD."""
+"""The code in ``last_error`` of events that an operator made DEAD."""
 
 _DOING: Final = "changing an event"
 _RIGHTS: Final = rights_text("outbox/grants", "console_events", "console_change")
+_RIGHTS_TO_CANCEL: Final = rights_text("outbox/grants", "console_events", "console_change", "relay_delete")
 
 
 class Action(StrEnum):
@@ -83,9 +84,14 @@ class _Row(NamedTuple):
     updated_at: Moment
 
 
+def rights_to(action: Action) -> str:
+    """The rights on the outbox that an error names."""
+    return _RIGHTS_TO_CANCEL if action is Action.CANCEL else _RIGHTS
+
+
 def check_action(url: str, table: TableName, action: EventAction) -> None:
     """Raise what ``change_event`` would raise now; changes nothing."""
-    with operating(url, table, _DOING, _RIGHTS) as connection, short_transaction(connection):
+    with operating(url, table, _DOING, rights_to(action.action)) as connection, short_transaction(connection):
         _permitted(connection, table, action)
 
 
@@ -98,7 +104,7 @@ def change_event(
     RecordMissing, KeyReused, and StorageBusy when another session holds the row for half a second.
     """
     selection = {"event_id": str(action.event_id)}
-    with operating(url, table, _DOING, _RIGHTS) as connection, short_transaction(connection):
+    with operating(url, table, _DOING, rights_to(action.action)) as connection, short_transaction(connection):
         change, new = begin(connection, table, request, action.action, selection)
         if not new:
             return change, False
@@ -108,9 +114,9 @@ def change_event(
             options = ReplayOptions(reason=request.reason, who=request.who, duplicate_window=duplicate_window)
             replay_event(connection, table, kind, action.event_id, options)
         else:
-            _apply(connection, table, action, request)
+            _apply(connection, table, action, request, change.change_id)
         record_progress(connection, table, change.change_id, 1, ChangeState.COMPLETE)
-        return change._replace(events=1, state=ChangeState.COMPLETE), True
+        return recorded(connection, table, change.change_id) or change, True
 
 
 def _permitted(connection: Connection, table: TableName, action: EventAction) -> _Row:
@@ -140,19 +146,21 @@ def _refusal(action: Action, row: _Row) -> str:
         case Action.BURY:
             return "" if waits else "only a waiting event can be buried"
         case _:
-            scheduled = waits and row.later and not row.attempts
-            return "" if scheduled else "only a scheduled event that was never tried can be cancelled"
+            return "" if waits else "only a waiting event can be cancelled"
 
 
-def _apply(connection: Connection, table: TableName, action: EventAction, request: Request) -> None:
+def _apply(connection: Connection, table: TableName, action: EventAction, request: Request, change_id: UUID) -> None:
     if action.action is Action.RETRY:
         rows(connection, "outbox/changes:retry", table, {"event_id": action.event_id})
-        return
-    error = error_of(action.action, request.who, request.reason)
-    rows(connection, "outbox/changes:bury", table, {"event_id": action.event_id, "error": error})
+    elif action.action is Action.CANCEL:
+        locations = {"ids": [str(action.event_id)], "unchanged": "infinity"}
+        if cancel(connection, table, change_id, locations) != [(action.event_id, True)]:
+            raise ActionRefused(f"event {action.event_id} stays: a trigger, a rule or a policy of {table} keeps it")
+    else:
+        error = buried(request.who, request.reason)
+        rows(connection, "outbox/changes:bury", table, {"event_id": action.event_id, "error": error})
 
 
-def error_of(action: Action, who: str, reason: str) -> str:
+def buried(who: str, reason: str) -> str:
     """What ``last_error`` says of an event that an operator has made DEAD."""
-    code = BURIED if action is Action.BURY else CANCELLED
-    return f"{code}: by {who}" + (f": {reason}" if reason else "")
+    return f"{BURIED}: by {who}" + (f": {reason}" if reason else "")

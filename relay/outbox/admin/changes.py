@@ -3,13 +3,15 @@
 It is the optional table of ``sql/outbox/extensions/console.sql``. A key that the client chooses makes a change happen
 once: the same request under the same key returns the change that is recorded.
 
+A cancelled event is deleted from the outbox, and its row kept beside the record.
+
 The database user needs SELECT on the record to show it, and INSERT and UPDATE to change anything.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -18,8 +20,8 @@ from uuid import UUID
 from openoutbox import uuid7
 from relay.core.errors import OutboxError
 from relay.outbox.admin.connection import Connection, Moment, fetch, operating
-from relay.outbox.extensions import CHANGES, changes_of
-from relay.postgres.grants import grant_on, rights_text
+from relay.outbox.extensions import CANCELLED, CHANGES, cancelled_of, changes_of
+from relay.postgres.grants import Holding, Right, grant_on, holding, rights_text
 from relay.postgres.sql import TableName, statement
 
 LONGEST_KEY: Final = 200
@@ -75,6 +77,8 @@ class Change(NamedTuple):
     started_at: Moment
     updated_at: Moment
     number: int
+    may_have_been_sent: int | None = None
+    """Of a cancellation: the events that a relay may have had before; None where that is not counted."""
 
 
 def check_record(connection: Connection, table: TableName, *, writes: bool) -> None:
@@ -90,6 +94,29 @@ def check_record(connection: Connection, table: TableName, *, writes: bool) -> N
         user = connection.info.user
         grant = grant_on(rights_text("outbox/grants", "console_record" if writes else "reader_changes"), record, user)
         raise RecordMissing(f"{user} may not {'record' if writes else 'read'} changes; run as the owner: {grant}")
+
+
+def cancel(
+    connection: Connection,
+    table: TableName,
+    change_id: UUID | None,
+    locations: Mapping[str, object],
+    tags: Sequence[str] = (),
+) -> list[tuple[UUID, bool]]:
+    """Delete waiting events, and keep their rows: of each its id, and whether it was deleted. Raises RecordMissing."""
+    place = cancelled_of(table)
+    held = holding(connection, Right("INSERT", "table", place.quoted))
+    if held is Holding.NO_OBJECT:
+        raise RecordMissing(
+            f"there is no table {place} to keep cancelled events in; create it with: "
+            f"relay-cli migrate --table {table} --with console"
+        )
+    if held is not Holding.YES:
+        user = connection.info.user
+        grant = grant_on(rights_text("outbox/grants", "console_cancelled"), place, user)
+        raise RecordMissing(f"{user} may not keep cancelled events; run as the owner: {grant}")
+    values = {**locations, "outbox": str(table), "change_id": change_id}
+    return _fetch(connection, table, "cancel", values, *tags)
 
 
 def begin(
@@ -153,8 +180,13 @@ def show_change(url: str, table: TableName, change_id: UUID) -> Change | None:
     """One change of this outbox, or None. Raises RecordMissing."""
     with operating(url, table, _DOING) as connection:
         check_record(connection, table, writes=False)
-        matches = _fetch(connection, table, "show", {"change_id": change_id, "outbox": str(table)}, "by_id")
-        return Change(*matches[0]) if matches else None
+        return recorded(connection, table, change_id)
+
+
+def recorded(connection: Connection, table: TableName, change_id: UUID) -> Change | None:
+    """As ``show_change``, over a connection."""
+    matches = _fetch(connection, table, "show", {"change_id": change_id, "outbox": str(table)}, "by_id")
+    return Change(*matches[0]) if matches else None
 
 
 def list_changes(url: str, table: TableName, limit: int, before: int | None = None) -> list[Change]:
@@ -168,5 +200,5 @@ def list_changes(url: str, table: TableName, limit: int, before: int | None = No
 def _fetch(
     connection: Connection, table: TableName, name: str, values: Mapping[str, object], *tags: str
 ) -> list[tuple[Any, ...]]:
-    sql = statement(f"outbox/changes:{name}", table, {CHANGES: changes_of(table)}, tags)
+    sql = statement(f"outbox/changes:{name}", table, {CANCELLED: cancelled_of(table), CHANGES: changes_of(table)}, tags)
     return fetch(connection, sql, values)

@@ -12,7 +12,18 @@ from openoutbox.schema import sql_api_functions
 from relay.core.finding import Finding, Level
 from relay.core.role import Role
 from relay.outbox.admin.connection import Connection, fetch
-from relay.outbox.extensions import CHANGES, PAUSES, RELAYS, REPLAYS, changes_of, pauses_of, relays_of, replays_of
+from relay.outbox.extensions import (
+    CANCELLED,
+    CHANGES,
+    PAUSES,
+    RELAYS,
+    REPLAYS,
+    cancelled_of,
+    changes_of,
+    pauses_of,
+    relays_of,
+    replays_of,
+)
 from relay.postgres.grants import Holding, bare, holding, rights_of
 from relay.postgres.sql import Name, TableName, quote_identifier, statement, statement_names, without_parameters
 
@@ -25,6 +36,7 @@ def grant_sql(name: str, table: TableName, role: str) -> LiteralString:
     """The statement of ``sql/outbox/grants.sql`` that has this name."""
     objects: dict[str, Name] = {
         _ROLE: role,
+        CANCELLED: cancelled_of(table),
         CHANGES: changes_of(table),
         PAUSES: pauses_of(table),
         RELAYS: relays_of(table),

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from relay.core.errors import StorageBusy
+from relay.core.errors import SchemaError, StorageBusy
 from relay.outbox.admin.actions import Action, ActionRefused, EventAction, EventMissing, EventMoved, change_event
 from relay.outbox.admin.changes import ChangeState, KeyReused, RecordMissing, Request, list_changes, show_change
 from relay.outbox.extensions import add_extension
@@ -25,6 +25,7 @@ def outbox(outbox: Outbox) -> Outbox:
     add_extension(outbox.owner_url, TABLE, "console")
     with outbox.database.connect() as connection:
         give_rights(connection)
+        connection.execute("GRANT DELETE ON openoutbox_events TO openoutbox_console")
     return outbox
 
 
@@ -51,7 +52,6 @@ HELD = "status = 'DELIVERING', locked_by = 'r', locked_at = now()"
         (Action.REPLAY, DELIVERED, "PENDING", 0, None),
         (Action.BURY, RETRYING, "DEAD", 3, "BURIED: by ann: asked by support"),
         (Action.BURY, "status = status", "DEAD", 0, "BURIED: by ann: asked by support"),
-        (Action.CANCEL, LATER, "DEAD", 0, "CANCELLED: by ann: asked by support"),
     ],
 )
 def test_an_action_changes_the_event_and_is_recorded(
@@ -78,8 +78,8 @@ def test_an_action_changes_the_event_and_is_recorded(
         (Action.RETRY, DEAD, "only a waiting event can be retried"),
         (Action.REPLAY, RETRYING, "only a delivered or dead event can be replayed"),
         (Action.BURY, DEAD, "only a waiting event can be buried"),
-        (Action.CANCEL, RETRYING, "never tried"),
-        (Action.CANCEL, "status = status", "never tried"),
+        (Action.CANCEL, DEAD, "only a waiting event can be cancelled"),
+        (Action.CANCEL, DELIVERED, "only a waiting event can be cancelled"),
         *((action, HELD, "is DELIVERING") for action in Action),
     ],
 )
@@ -92,6 +92,58 @@ def test_an_action_that_the_status_does_not_allow_changes_and_records_nothing(
         change_event(outbox.url_of("console"), TABLE, EventAction(action, id_), REQUEST)
     assert outbox.row(str(id_)) == before
     assert list_changes(outbox.url_of("console"), TABLE, 10) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "sent"), [(LATER, 0), ("status = status", 0), (RETRYING, 1), ("updated_at = clock_timestamp()", 1)]
+)
+def test_a_cancelled_event_is_gone_and_its_row_is_kept(outbox: Outbox, state: str, sent: int) -> None:
+    id_ = event(outbox, state)
+    before = outbox.row(str(id_))
+    change, _ = change_event(outbox.url_of("console"), TABLE, EventAction(Action.CANCEL, id_), REQUEST)
+    assert outbox.counts() == {}
+    assert (change.events, change.state, change.may_have_been_sent) == (1, ChangeState.COMPLETE, sent)
+    columns = ("event_id", "event_type", "payload", "attempts", "created_at", "available_at")
+    [(change_id, maybe, *kept)] = outbox.database.run(
+        f"SELECT change_id, may_have_been_sent, {', '.join(columns)} FROM openoutbox_cancelled"
+    )
+    assert (change_id, maybe) == (change.change_id, bool(sent))
+    assert kept == [before[name] for name in columns]
+    again, new = change_event(outbox.url_of("console"), TABLE, EventAction(Action.CANCEL, id_), REQUEST)
+    assert (again, new) == (change, False)
+
+
+def test_cancelling_needs_the_right_to_delete(outbox: Outbox) -> None:
+    id_ = event(outbox, LATER)
+    outbox.database.run("REVOKE DELETE ON openoutbox_events FROM openoutbox_console")
+    with pytest.raises(SchemaError, match=r"GRANT SELECT, UPDATE .*, DELETE ON"):
+        change_event(outbox.url_of("console"), TABLE, EventAction(Action.CANCEL, id_), REQUEST)
+    assert outbox.counts() == {"PENDING": 1}
+    assert list_changes(outbox.url_of("console"), TABLE, 10) == []
+
+
+def test_an_event_that_the_database_keeps_stays_and_nothing_is_recorded(outbox: Outbox) -> None:
+    id_ = event(outbox, LATER)
+    outbox.database.run("CREATE FUNCTION keep() RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    outbox.database.run("CREATE TRIGGER keep BEFORE DELETE ON openoutbox_events FOR EACH ROW EXECUTE FUNCTION keep()")
+    with pytest.raises(ActionRefused, match="keeps it"):
+        change_event(outbox.url_of("console"), TABLE, EventAction(Action.CANCEL, id_), REQUEST)
+    assert outbox.counts() == {"PENDING": 1}
+    assert outbox.database.run("SELECT count(*) FROM openoutbox_cancelled") == [(0,)]
+    assert list_changes(outbox.url_of("console"), TABLE, 10) == []
+
+
+def test_a_record_of_an_earlier_version_is_shown_and_cancels_nothing(outbox: Outbox) -> None:
+    id_ = event(outbox, LATER)
+    change_event(outbox.url_of("console"), TABLE, EventAction(Action.RETRY, id_), REQUEST)
+    outbox.database.run("ALTER TABLE openoutbox_changes DROP COLUMN may_have_been_sent")
+    outbox.database.run("DROP TABLE openoutbox_cancelled")
+    [change] = list_changes(outbox.url_of("console"), TABLE, 10)
+    assert change.may_have_been_sent is None
+    other = Request("ann", "key-2")
+    with pytest.raises(RecordMissing, match="migrate --table openoutbox_events --with console"):
+        change_event(outbox.url_of("console"), TABLE, EventAction(Action.CANCEL, id_), other)
+    assert outbox.counts() == {"PENDING": 1}
 
 
 def test_a_key_makes_a_change_happen_once(outbox: Outbox) -> None:
