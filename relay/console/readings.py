@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from relay.app.consumers import consumer_troubles
 from relay.core.finding import Finding
 from relay.outbox.admin.eventtypes import read_event_types
+from relay.outbox.admin.explain import read_causes
 from relay.outbox.admin.fleet import read_fleet
 from relay.outbox.admin.overview import Overview, read_overview
 from relay.outbox.admin.trouble import troubles
@@ -102,10 +103,11 @@ class Readings:
         self.overview = SharedReading(lambda: _read_overview(url, table, store_schema))
         self.relays = SharedReading(lambda: read_fleet(url, table))
         self.types = SharedReading(lambda: read_event_types(url, table))
+        self.causes = SharedReading(lambda: read_causes(url, table))
 
     def forget(self) -> None:
         """Show no reading again that began before now: something was changed."""
-        for reading in (self.overview, self.relays, self.types):
+        for reading in (self.overview, self.relays, self.types, self.causes):
             reading.forget()
 
 

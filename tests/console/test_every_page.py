@@ -37,7 +37,7 @@ _MISSED = """() => {
 _CHANGE = "main form[method=post]:not([action='/logout']), main a[href^='/changes/new'], main a[href^='/types/pause']"
 _FORMS = {"replay", "bury", "type-pause"}
 """Pages that are a form for a change and nothing else."""
-_CHANGING = _FORMS | {"search", "event", "event-waiting", "dead", "types", "fleet"}
+_CHANGING = _FORMS | {"overview", "search", "event", "event-waiting", "dead", "types", "fleet"}
 """Pages that offer a change to those who may make one."""
 _CONTENT = {
     "event": "A-",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tests.console.access.making import token, tokens_file
 from tests.console.conftest import ConsoleClient, client_of
 from tests.console.test_pages import send, text_of
+from tests.outbox.admin.filling import fill_aged
 from tests.support.fixtures.outbox import Outbox, Row, give_rights
 
 PAGES = ("/", "/events", "/dead", "/types", "/fleet", "/settings", "/changes", "/logins", "/prune", "/log", "/store")
@@ -66,3 +69,26 @@ def test_a_page_says_what_it_withholds_from_a_role(recorded: Outbox, tmp_path: P
         "operator-token": [True, False, False, False, False, False],
         "admin-token": [False] * 6,
     }
+
+
+def test_overview_lists_open_causes_with_a_button_for_the_whole_of_each(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    fill_aged(recorded, "DEAD", 12)
+    recorded.database.run(
+        "UPDATE openoutbox_events SET event_type = partition_key, last_error = 'HTTP_503: partner 7 of 9'"
+    )
+    recorded.insert([Row("other", b"{}")])
+    recorded.database.run(
+        "UPDATE openoutbox_events SET attempts = 3, last_error = 'TIMEOUT: no answer', "
+        "available_at = now() + interval '1 hour' WHERE event_type = 'other'"
+    )
+    page = console.get("/")
+    words = text_of(page)
+    assert re.search(
+        r"HTTP_503: partner # of # 12 dead since \S+ \S+ , the last \S+ \S+ ; .* and \d+ more types", words
+    )
+    assert "TIMEOUT: no answer 1 tried again since" in words
+    replay, retry = re.findall(r'href="(/changes/new\?[^"]+)"', page.text)
+    assert "12 events" in text_of(console.get(unescape(replay)))
+    assert "1 event " in text_of(console.get(unescape(retry)))

@@ -8,7 +8,6 @@ from starlette.responses import HTMLResponse
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
 from relay.console.pages.render import page
-from relay.outbox.admin.explain import read_causes
 
 router = APIRouter(include_in_schema=False)
 
@@ -18,7 +17,7 @@ _MOST_SHOWN = 200
 @router.get("/dead")
 def dead_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
     """The causes, the one with the most dead events first. What is shown of one is what its replay takes."""
-    failing = read_causes(console.url, console.table)
+    failing = console.readings.causes.get()
     causes = sorted((cause for cause in failing.causes if cause.dead), key=lambda cause: -cause.dead)
     rest = max(len(causes) - _MOST_SHOWN, 0)
     shown = causes[:_MOST_SHOWN]

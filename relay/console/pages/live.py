@@ -33,7 +33,7 @@ def live_page(
     parts, key = console_of(request).parts, (name, identity.role)
     alone = "hx-request" in request.headers
     before, known = parts.get(key, (None, ""))
-    if alone and before is reading and has_already(request.headers, _tag(request, known)):
+    if alone and before == reading and has_already(request.headers, _tag(request, known)):
         return not_modified(_tag(request, known))
     shown = values()
     part = rendered(request, f"{name}_live.html", identity, **shown)

@@ -10,12 +10,16 @@ from starlette.responses import Response
 
 from relay.console.access import Role
 from relay.console.api.requests import Reader
-from relay.console.context import ConsoleParts
+from relay.console.context import Console, ConsoleParts
 from relay.console.pages.live import live_page
 from relay.console.readings import OverviewReading
+from relay.core.errors import StorageBusy
+from relay.outbox.admin.explain import FailureReading
 from relay.outbox.admin.overview import MOST_COUNTED, MOST_RECENT, MinuteCount
 
 router = APIRouter(include_in_schema=False)
+
+_MOST_CAUSES = 8
 
 _PLACES = {
     "dead": ("/dead", "Dead letters"),
@@ -32,7 +36,7 @@ _PLACES = {
 @router.get("/")
 def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> Response:
     """The whole page; its middle part alone for htmx."""
-    reading = console.readings.overview.get()
+    reading = console.readings.overview.get(), _causes(console)
     places = _PLACES if identity.role >= Role.ADMIN else {name: _PLACES[name] for name in _PLACES.keys() - {"prune"}}
 
     def values() -> dict[str, Any]:
@@ -41,13 +45,24 @@ def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> 
     return live_page(request, "overview", identity, reading, values)
 
 
-def _values(reading: OverviewReading, places: dict[str, tuple[str, str]]) -> dict[str, Any]:
-    overview, findings = reading
+def _causes(console: Console) -> FailureReading:
+    """Why events fail. Where that takes too long, the page says so and shows the rest."""
+    try:
+        return console.readings.causes.get()
+    except StorageBusy as busy:
+        return FailureReading([], f"Why events fail was not read: {busy}.")
+
+
+def _values(reading: tuple[OverviewReading, FailureReading], places: dict[str, tuple[str, str]]) -> dict[str, Any]:
+    (overview, findings), failing = reading
     return {
         "title": "Overview",
         "overview": overview,
         "backlog": overview.figures.backlog,
         "findings": [(finding, places.get(finding.subject)) for finding in findings],
+        "causes": failing.causes[:_MOST_CAUSES],
+        "more_causes": max(len(failing.causes) - _MOST_CAUSES, 0),
+        "sample": failing.sample,
         "plot": json.dumps(plot_of(overview.minutes)),
         "partial_types": any(each.examined >= MOST_RECENT for each in overview.types),
         "most": MOST_COUNTED,

@@ -3,7 +3,7 @@
 
 const LONGEST = 60_000; // milliseconds between two polls of a console that is slow or does not answer
 const SHARE = 4; // what took a second is asked for again after four at the earliest
-const live = { timer: 0, began: 0, failures: 0, polls: 0, kept: false };
+const live = { timer: 0, began: 0, failures: 0, polls: 0, kept: false, read: Date.now() };
 
 function followed() {
   return document.querySelector("[data-live]");
@@ -49,6 +49,13 @@ function later() {
   live.timer = setTimeout(poll, Math.min(Math.max(pace, (Date.now() - live.began) * SHARE), LONGEST));
 }
 
+function age() {
+  const place = document.getElementById("live-age");
+  const seconds = Math.round((Date.now() - live.read) / 1000);
+  if (place) place.textContent = `read ${seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`} ago`;
+}
+
+setInterval(age, 1000);
 addEventListener("DOMContentLoaded", () => {
   if (!followed()) return;
   live.began = Date.now();
@@ -76,6 +83,7 @@ addEventListener("htmx:afterRequest", (event) => {
   const { xhr, successful } = event.detail;
   if (event.target !== followed()) return;
   live.polls++;
+  if (successful && !live.kept) live.read = live.began;
   live.failures = successful ? 0 : Math.min(live.failures + 1, 5);
   if (xhr.status === 200 && !live.kept) event.target.dataset.etag = xhr.getResponseHeader("ETag");
   if (!successful) state(`Not up to date: ${failure(xhr)}.`);
