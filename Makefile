@@ -29,14 +29,20 @@ define install
 	@echo "installing into $(VENV) ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python $(PACKAGES)
+	@$(if $(OURS),$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps $(OURS))
 	@touch $@
 endef
 
 # The relay needs the client of this checkout, in exactly its own version.
 CLIENT := -e ./client
 CHANGED := pyproject.toml client/pyproject.toml client/openoutbox/version.py
-EVERYTHING := $(CLIENT) -e '.[all,aws,msk,console,otel-grpc,clickhouse-embedded,spark-report,spark-connect]' --group test
-$(STAMP): PACKAGES = $(EVERYTHING) --group dev
+comma := ,
+EXTRAS := all,aws,msk,console,otel-grpc,clickhouse-embedded,spark-report,spark-connect
+EVERYTHING := $(CLIENT) -e '.[$(EXTRAS)]' --group test
+# LOCKED=1 takes the versions and hashes of the lock; else the newest that pyproject.toml allows, as users get them.
+DEVELOPMENT_LOCK := deploy/development.lock
+$(STAMP): PACKAGES = $(if $(LOCKED),--require-hashes -r $(DEVELOPMENT_LOCK),$(EVERYTHING) --group dev)
+$(STAMP): OURS = $(if $(LOCKED),$(CLIENT) -e .)
 $(STAMP): $(CHANGED)
 	$(install)
 
@@ -120,9 +126,10 @@ release: $(STAMP) ## wheels, source archives, image, bills of materials, checksu
 # 14 days at least: what is wrong with one is mostly found by then.
 # The client is left out: it has no hash, and is installed from its wheel beside the relay's.
 LOCK = $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-header --exclude-newer "14 days" $(UPGRADE)
-lock: $(STAMP) ## pin the image's dependencies again, with hashes: deploy/image/*.lock; UPGRADE=--upgrade for newer ones
+lock: $(STAMP) ## pin the dependencies of image and development again, with hashes; UPGRADE=--upgrade for newer ones
 	$(LOCK) pyproject.toml $(addprefix --extra ,$(IMAGE_EXTRAS)) --no-emit-package openoutbox-client -o deploy/image/requirements.lock
 	$(LOCK) --group build -o deploy/image/build.lock
+	$(LOCK) pyproject.toml $(addprefix --extra ,$(subst $(comma), ,$(EXTRAS))) --group dev --no-emit-package openoutbox-client -o $(DEVELOPMENT_LOCK)
 
 container-test: $(STAMP) ## build the container image and run it; as root on Debian, a few minutes
 	$(BIN)/pytest -s tests/system/container

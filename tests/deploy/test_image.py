@@ -50,6 +50,20 @@ def image_extras() -> list[str]:
     return list(names.split())
 
 
+def development_extras() -> list[str]:
+    (names,) = re.findall(r"^EXTRAS := (.*)$", MAKEFILE, re.MULTILINE)
+    return list(names.split(","))
+
+
+def group(name: str) -> Iterator[Requirement]:
+    """What a group of dependencies needs, with the groups that it includes."""
+    for each in PROJECT["dependency-groups"][name]:
+        if isinstance(each, str):
+            yield Requirement(each)
+        else:
+            yield from group(each["include-group"])
+
+
 def required(extras: list[str]) -> Iterator[Requirement]:
     """What the package needs with these extras; an extra may name others of its own."""
     project = PROJECT["project"]
@@ -66,6 +80,7 @@ def required(extras: list[str]) -> Iterator[Requirement]:
     [
         ("requirements.lock", list(required(image_extras()))),
         ("build.lock", list(map(Requirement, PROJECT["dependency-groups"]["build"]))),
+        ("../development.lock", [*required(development_extras()), *group("dev")]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
