@@ -54,7 +54,7 @@ def tags_of(connection: Connection) -> tuple[str, ...]:
 
 
 _LONGEST_LIST: Final = 250
-_KEEP_PLANS: Final = {True: statement("session:keep_plans"), False: statement("session:keep_plans", tags=["anew"])}
+_KEEP_PLANS: Final = {True: statement("session:keep_plans"), False: statement("session:keep_plans", tags=["custom"])}
 _PLANNING_ONCE: Final[WeakSet[Connection]] = WeakSet()
 
 
