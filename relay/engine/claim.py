@@ -36,7 +36,7 @@ from relay.engine.refusal import Exclusions
 from relay.engine.suspects import CONNECTION_CUT
 from relay.engine.waiting import Patience, Polling, WakeUpBudget, wait_event
 
-_RESERVE = 4  # a quarter of the places is for destinations that answer
+_RESERVE = 4  # a quarter of the places, and of the bytes, is for destinations that answer
 _SMALLEST_SHARE = (
     4  # room for a quarter of the places, a whole batch at most, is worth a claim: small ones cost as much
 )
@@ -72,6 +72,7 @@ class Claimer:
         """The event types that the storage was last told to leave out."""
         self._reserve = context.options.max_in_flight // _RESERVE
         """Places for destinations that answer."""
+        self._bytes_reserve = context.options.batch_bytes // _RESERVE
         self._crowded_since: float | None = None
         """Since when there is room, but too little to be worth a claim."""
         self._next_within = float("inf")
@@ -199,7 +200,7 @@ class Claimer:
     def _has_room(self) -> bool:
         """Whether a claim is worth it. Little room is taken once a poll interval: the rest may be held for long."""
         places, size, without = self._room()
-        if places < 1 or size < self._options.batch_bytes // 2:
+        if places < 1 or size < (self._bytes_reserve // 4 if without else self._bytes_reserve):
             return False
         enough = min(self._options.batch_size, (self._options.max_in_flight - self._reserve) // _SMALLEST_SHARE)
         now = self._clock()
@@ -214,15 +215,17 @@ class Claimer:
     def _room(self) -> tuple[int, int, list[str]]:
         """How many events and bytes may be claimed now, and for which destinations none.
 
-        The last quarter of the places is for destinations that answer: else one that does not would take all of them.
-        Half of it may go to those with few events that wait: an event for several of which one is silent, for example.
+        The last quarter of the places, and of the bytes, is for destinations that answer: else one that does not would
+        take all of them. Half of it may go to those with few events that wait: an event for several of which one is
+        silent, for example.
         """
         places, size = self._inflight.room()
-        if places > self._reserve:
-            return places - self._reserve, size, []
-        half = self._reserve // 2
-        slow = self._inflight.slow_destinations(self._clock(), half if places > half else 0)
-        return (places - half if places > half else places) if slow and self._reserve else 0, size, slow
+        if places > self._reserve and size >= 2 * self._bytes_reserve:
+            return places - self._reserve, size - self._bytes_reserve, []
+        half, half_bytes = self._reserve // 2, self._bytes_reserve // 2
+        few, few_bytes = half if places > half else 0, half_bytes if size > half_bytes else 0
+        slow = self._inflight.slow_destinations(self._clock(), few, few_bytes)
+        return places - few if slow and self._reserve else 0, size - few_bytes, slow
 
     async def _control_goes_through(self) -> bool:
         """All rows have failed that come next: whether one from elsewhere in the queue goes through."""

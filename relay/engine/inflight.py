@@ -61,19 +61,21 @@ class InFlight:
         waiting = suspects + min(len(self.locked_ids()), self._max_events)
         return self._max_events - (self.events - waiting), self._max_bytes - self.bytes_held
 
-    def slow_destinations(self, now: float, tolerated: int = 0) -> list[str]:
-        """Destinations of events that have waited for an answer for a second or more, but for those with the fewest.
+    def slow_destinations(self, now: float, few: int = 0, few_bytes: int = 0) -> list[str]:
+        """Destinations of events that have waited half a second for an answer, but for those with the fewest.
 
-        ``tolerated`` such events keep no destination out: an event for several of which one is silent is among them.
+        ``few`` such events, of ``few_bytes`` in sum, keep no destination out: an event for several of which one is
+        silent is among them.
         """
-        slow: Counter[str] = Counter()
+        events, size = Counter[str](), Counter[str]()
         for batch in self.batches:
-            if now - batch.offered_at >= SLOW:
-                slow.update(event.event_type for event in batch.offered.values())
-        for event_type, events in reversed(slow.most_common()):
-            tolerated -= events
-            if tolerated >= 0:
-                del slow[event_type]
+            if now - batch.offered_at >= SLOW / 2:
+                for event in batch.offered.values():
+                    events[event.event_type] += 1
+                    size[event.event_type] += event.size
+        slow = sorted(events, key=lambda one: max(events[one] / max(few, 1), size[one] / max(few_bytes, 1)))
+        while slow and (few := few - events[slow[0]]) >= 0 and (few_bytes := few_bytes - size[slow[0]]) >= 0:
+            del slow[0]
         return sorted(slow)
 
     def add(self, batch: Batch) -> None:

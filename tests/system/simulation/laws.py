@@ -129,11 +129,12 @@ class Blocked(Fault):
 
 def _transactions(rng: random.Random, places: int, *, in_order: bool) -> tuple[Transaction, ...]:
     numbers = count(1)
+    large = rng.choice([2, 2, 1 << 16])  # bytes of an event of the destination in trouble
 
     def new(event_type: str) -> NewEvent:
         of = {ALONE: "a", BOTH: "b"}.get(event_type, "c")
         key = f"{of}{rng.randrange(40)}" if in_order or rng.random() < 0.3 else None
-        return NewEvent(EventId(f"e{next(numbers)}"), event_type, key, 2)
+        return NewEvent(EventId(f"e{next(numbers)}"), event_type, key, large if event_type == ALONE else 2)
 
     def insert(at: float, event_types: Sequence[str]) -> Transaction:
         return Transaction(at, 0.0, rolled_back=False, events=tuple(map(new, event_types)))

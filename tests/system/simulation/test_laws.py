@@ -37,6 +37,12 @@ def test_a_destination_that_keeps_all_places_is_found(monkeypatch: pytest.Monkey
     assert any("the first broker got it" in one for one in violations(0, _FEW))
 
 
+def test_a_destination_that_keeps_all_bytes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    reserve = "self._bytes_reserve = context.options.batch_bytes // _RESERVE"
+    mutate(monkeypatch, "relay.engine.claim", reserve, "self._bytes_reserve = 0")
+    assert any("the first broker got it" in one for one in violations(0, _MANY))
+
+
 def test_a_cut_that_is_taken_for_an_absence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = "if isinstance(outcome, TimedOut) else outcome"
     mutate(
