@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings
 from relay_cli.output import one_line, plural, print_json, say
+
+if TYPE_CHECKING:
+    from relay.brokers.kafka.setup import KafkaNeeds, SetUp
 
 app = single_command()
 
@@ -61,12 +65,13 @@ def command(
         answer = {"topic": wanted.topic, "transactional_ids": wanted.transactional_ids, "principal": wanted.principal}
         print_json({**answer, "dry_run": dry_run, "commands": commands, "done": done and done._asdict()})
         return
-    if done is None:
-        for line in commands:
-            say(line)
-    else:
-        say(one_line(f"topic of proofs {wanted.topic}: {'made' if done.topic_made else 'there already'}"))
-        say(one_line(f"{wanted.principal}: {plural(done.acls, 'right')}" if done.acls else _without(done.open_to_all)))
+    for line in commands if done is None else _lines(wanted, done):
+        say(line)
+
+
+def _lines(wanted: KafkaNeeds, done: SetUp) -> Iterator[str]:
+    yield one_line(f"topic of proofs {wanted.topic}: {'made' if done.topic_made else 'there already'}")
+    yield one_line(f"{wanted.principal}: {plural(done.acls, 'right')}" if done.acls else _without(done.open_to_all))
 
 
 def _without(open_to_all: bool) -> str:

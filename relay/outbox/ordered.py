@@ -148,11 +148,8 @@ class OrderedClaim:
             if not peek:
                 first = None if first_due is None else (first_due, float("-inf"))
                 paused.head.waiting_from(span, len(batch), first, at)
-            if span.is_stretch:
-                self.waiting = True  # what is ahead was not looked at
-                return batch
-            if dear and self._floors.missed:  # a claim that was short of floors says nothing about keys
-                self.waiting = True
+            if span.is_stretch or (dear and self._floors.missed):
+                self.waiting = True  # what is ahead was not looked at, or not all keys
                 return batch
             self._adapt(limit, batch, seen, window)
             if batch:

@@ -376,19 +376,6 @@ def test_a_relay_that_slept_offers_nothing_whose_lease_ran_out(engine: MakeEngin
     assert [event.event_id for event in one.broker.offered] == events[:10]
 
 
-def test_a_destination_that_does_not_answer_leaves_bytes_to_the_others(engine: MakeEngine) -> None:
-    one = engine(batch_size=10, max_in_flight=200, batch_bytes=1_000_000)
-    one.broker.answer_with(lambda event: None if event.event_type == "slow" else ACKNOWLEDGED)
-    one.insert(40, "slow", payload=b"x" * 100_000)
-    one.run(5.0)
-    assert 5 <= len(one.broker.held) <= 8
-    worst = 0.0
-    for number in range(50):
-        one.insert(3, payload=b"y" * 10_000)
-        worst = max(worst, one.until(lambda: one.delivered() == 3 * number + 3, 10.0))  # noqa: B023 - called at once
-    assert worst < 0.6
-
-
 @pytest.mark.parametrize("slow", [["slow"], [f"slow-{number}" for number in range(20)]], ids=["one", "twenty"])
 def test_destinations_that_do_not_answer_leave_places_to_the_others(engine: MakeEngine, slow: list[str]) -> None:
     one = engine(batch_size=10, max_in_flight=80)

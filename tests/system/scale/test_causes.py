@@ -20,6 +20,7 @@ from relay.postgres.sql import TableName, statement
 from relay.routing.reported import read_reported
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database, drop_database
+from tests.support.waiting import pace
 from tests.system.scale.test_console import timed
 
 pytestmark = [pytest.mark.scale, pytest.mark.timeout(1800)]
@@ -124,12 +125,12 @@ def _seconds_of_both(outbox: Outbox, read: Callable[[], object], times: int = 20
         return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
 
     read()
-    time.sleep(0.2)  # what ended before is counted
+    pace(0.2)  # what ended before is counted
     began, before = time.process_time(), ended()
     for _ in range(times):
         read()
     ours = (time.process_time() - began) / times
-    time.sleep(0.2)
+    pace(0.2)
     return ours, (ended() - before) / times
 
 
