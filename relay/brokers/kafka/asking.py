@@ -32,6 +32,8 @@ PRODUCERS: Final = 4
 INIT_WITHIN: Final = 40.0  # seconds: longer than the coordinator takes to end what was left open
 _LOOKED: Final = 1.0
 """Seconds for which a look for the topic holds: it is made before a first claim, and no lease is as short."""
+_LOOK_WITHIN: Final = 3.0  # seconds: expired leases wait for it
+_UNANSWERED: Final = 30.0  # seconds until the next look, where the broker did not answer
 
 
 class KafkaAsking(KafkaPublisher, ProofReader):
@@ -42,25 +44,31 @@ class KafkaAsking(KafkaPublisher, ProofReader):
         self._topic = proofs.topic_of(options.transactions_prefix)
         self._threads = ThreadPoolExecutor(3 * PRODUCERS, "kafka-transactions")
         self._kept = False
-        self._looked_at = float("-inf")
+        self._look_at = float("-inf")
         self._unseen = False
 
     async def keeps_proofs(self) -> bool:
-        """Whether the topic of proofs is there. One that this login may not see is taken for none."""
-        if steady_seconds() - self._looked_at < _LOOKED:
+        """Whether the topic of proofs is there, as far as the broker has said.
+
+        One that this login may not see is taken for none; so is that of a broker which has said nothing since the
+        start: expired leases do not wait for it. BrokerUnreachable: it was there.
+        """
+        now = steady_seconds()
+        if now < self._look_at:
             return self._kept
-        now, connection = steady_seconds(), await self._connection()
+        connection, self._look_at = await self._connection(), now + _LOOKED
         try:
-            self._kept = await self.in_thread(proofs.is_there, connection, self._topic)
+            self._kept = await self.in_thread(proofs.is_there, connection, self._topic, _LOOK_WITHIN)
         except KafkaException as error:
-            if error.args[0].name() != "TOPIC_AUTHORIZATION_FAILED":
+            unseen = error.args[0].name() == "TOPIC_AUTHORIZATION_FAILED"
+            if self._kept and not unseen:
                 raise BrokerUnreachable(self._text(error, self._topic)) from None
+            self._look_at = now + (_LOOKED if unseen else _UNANSWERED)
             self._kept = False
-            if not self._unseen:
+            if unseen and not self._unseen:
                 message = "the topic of proofs %s cannot be seen: expired leases are reaped without asking: %s"
                 _log.info(message, self._topic, error.args[0].str(), extra={"action": "proofs_unseen"})
-            self._unseen = True
-        self._looked_at = now
+            self._unseen |= unseen
         return self._kept
 
     async def end_holder(self, holder: str) -> None:

@@ -119,12 +119,12 @@ def look_at(connection: Mapping[str, Any], topic: str) -> None:
         )
 
 
-def is_there(connection: Mapping[str, Any], topic: str) -> bool:
-    """Whether the topic exists. Raises KafkaException where the broker does not say so."""
+def is_there(connection: Mapping[str, Any], topic: str, within: float = _ANSWER_WITHIN) -> bool:
+    """Whether the topic exists. Raises KafkaException where the broker does not say so in so many seconds."""
     admin = AdminClient(dict(connection))
-    [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_WITHIN).values()
+    [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=within).values()
     try:
-        described.result(_ANSWER_WITHIN)
+        described.result(2 * within)  # the client says itself that no answer came
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return False

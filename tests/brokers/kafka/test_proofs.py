@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from datetime import UTC, datetime
 
@@ -11,10 +12,12 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicParti
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from relay.brokers.kafka import proofs
+from relay.brokers.kafka.asking import KafkaAsking
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import Fence
 from relay.core.proofs import Begun, LeasedRow
+from relay.localservers.process import free_port
 from tests.brokers.harness.base import make_event
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.options import kafka_options
@@ -96,3 +99,25 @@ async def test_a_stable_relay_id_ends_its_former_life_at_once(
     with pytest.raises(KafkaException):
         await asyncio.to_thread(former.commit_transaction, patience())
     await publisher.close()
+
+
+async def test_a_relay_without_transactions_waits_only_for_proofs_that_it_has_seen(kafka: str) -> None:
+    """Expired leases do not wait for a broker that has not answered since the start: CONTRACT 2.4."""
+    prefix = uuid.uuid4().hex
+    away = f"127.0.0.1:{free_port()}"
+    asking = KafkaAsking(kafka_options(away, transactions_prefix=prefix))
+    await asking.open()
+    assert not await asking.keeps_proofs()
+    began = time.monotonic()
+    assert not await asking.keeps_proofs()
+    assert time.monotonic() - began < 1.0
+    await asking.close()
+    there = KafkaAsking(kafka_options(kafka, transactions_prefix=prefix))
+    await there.open()
+    await asyncio.to_thread(proofs.ensure_topic, {"bootstrap.servers": kafka}, f"{prefix}.proofs")
+    assert await there.keeps_proofs()
+    there._config |= {"bootstrap.servers": away}
+    there._look_at = 0.0
+    with pytest.raises(BrokerUnreachable):
+        await there.keeps_proofs()
+    await there.close()
