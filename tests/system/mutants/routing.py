@@ -33,8 +33,8 @@ ROUTING: Final = (
     Mutant(
         "few events without an answer keep their type out of the last places",
         "relay/engine/claim.py",
-        "slow_destinations(self._clock(), half if places > half else 0)",
-        "slow_destinations(self._clock(), 0)",
+        "slow_destinations(self._clock(), few, few_bytes)",
+        "slow_destinations(self._clock())",
         (_CONFORMANCE,),
     ),
     Mutant(
