@@ -335,10 +335,10 @@ SELECT
     DATE_PART('epoch', NOW()) AS seen_at, --? oldest
     PG_SNAPSHOT_XMIN(PG_CURRENT_SNAPSHOT())::text::bigint AS in_progress_from, --? oldest floors
     PG_SNAPSHOT_XMAX(PG_CURRENT_SNAPSHOT())::text::bigint AS unseen_from, --? oldest floors
-    CASE --? oldest floors
-        WHEN insertion_order IS NOT DISTINCT FROM (SELECT MIN(one.insertion_order) FROM claimed AS one) --? oldest floors
-            THEN (SELECT ARRAY_AGG(DISTINCT looked.hash) FROM looked) --? oldest floors
-    END AS hashes, --? oldest floors
+    ( --? oldest floors
+        SELECT ARRAY_AGG(DISTINCT looked.hash) FROM looked --? oldest floors
+        WHERE COALESCE(claimed.insertion_order = (SELECT MIN(one.insertion_order) FROM claimed AS one), TRUE) --? oldest floors
+    ) AS key_hashes, --? oldest floors
     HASHTEXTEXTENDED(partition_key, 0) AS hash, --? oldest floors
     insertion_order, --? oldest floors
     -- seen.at_the_end, --? by_key
