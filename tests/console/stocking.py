@@ -38,7 +38,7 @@ def stock_log(url: str, attempts: int = 120, event_id: str = "event-7") -> None:
             )
             failed = number % 7 == 0
             fields = {"status": "failed", "code": "MSG_SIZE_TOO_LARGE"} if failed else {}
-            response = {"reason": "the response"} if failed else {"partition": 3, "offset": 1000 + number}
+            response = {"reason": "out of quota"} if failed else {"partition": 3, "offset": 1000 + number}
             time = now - timedelta(seconds=20 * number)
             entries.append(
                 entry(f"attempt-{number}", time, its, destination_id="kafka-eu", response_data=response, **fields)

@@ -228,7 +228,7 @@ def test_a_failed_attempt_is_found_with_its_response(stocked: ConsoleProcess, pa
     expect(page.locator("tbody tr")).to_have_count(18)
     expect(page.get_by_text("0 delivered, 18 failed attempts")).to_be_visible()
     page.get_by_role("link", name="order.paid attempt attempt-7", exact=True).click()
-    expect(page.get_by_text("the response")).to_be_visible()
+    expect(page.get_by_text("out of quota")).to_be_visible()
     page.get_by_role("link", name="event-7").click()
     expect(page.get_by_text("the payload")).to_be_visible()
     assert complaints == []

@@ -104,7 +104,7 @@ def test_a_log_that_does_not_answer_costs_the_overview_its_part_alone(recorded: 
 
 def test_an_attempt_and_its_event(console: ConsoleClient) -> None:
     page = console.get("/log/attempts/attempt-7?tenant_id=acme")
-    assert "the response" in page.text
+    assert "out of quota" in page.text
     assert "MSG_SIZE_TOO_LARGE" in page.text
     [address] = links(page.text, r"/log/events/[^\"]+")
     shown = console.get(address)
@@ -159,7 +159,7 @@ def test_without_a_log_the_page_says_how_to_get_one() -> None:
 def test_each_role_sees_what_it_may(database: Database, tmp_path: Path) -> None:
     stock_log(database.url)
     console = client_of(NOWHERE, DELIVERY_LOG_URL=database.url, CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)))
-    secrets = {"/log/attempts/attempt-7": ("the response",), "/log/events/event-7": ("the payload", "the header")}
+    secrets = {"/log/attempts/attempt-7": ("out of quota",), "/log/events/event-7": ("the payload", "the header")}
     for path in ("/log", "/log/chart", *secrets):
         assert console.get(path).status_code == 401
         for role in ("reader", "operator", "admin"):
