@@ -156,7 +156,7 @@ class Claims:
 
         Looked for once a second, and after each empty claim while there is such a row.
         """
-        rows = await self._claim_undamaged(wanted)
+        rows = await self._claim_undamaged(partial(self._claim_rows, wanted))
         now = steady_seconds()
         if rows or self.paused.everything or now < self._kept_looked_at + _KEPT_LOOK:
             return rows
@@ -164,8 +164,8 @@ class Claims:
         first = await self._due_first(wanted)
         if first is None:
             return rows
-        # It may be due, or unlocked, only since the claim. This one finds it due and unlocked.
-        rows = await self._claim_undamaged(wanted)
+        # It may be due or unlocked only since the claim, which may have looked at other rows: this one tries it.
+        rows = await self._claim_undamaged(partial(self._claim_chosen, wanted, [first]))
         if not rows and await self._due_first(wanted) == first:
             self._kept_looked_at = float("-inf")
             error = kept("claiming")
@@ -181,15 +181,15 @@ class Claims:
     def _rows_wait(self) -> bool:
         return self.ordered is not None and self.ordered.waiting
 
-    async def _claim_undamaged(self, wanted: Wanted) -> list[Row]:
-        """As ``_claim_rows``; again without payloads where the database cannot read one of them."""
+    async def _claim_undamaged(self, claim: Callable[[], Awaitable[list[Row]]]) -> list[Row]:
+        """What ``claim`` brings; again without payloads where the database cannot read one of them."""
         try:
-            return await self._claim_rows(wanted)
+            return await claim()
         except StorageError as error:
             if not is_damage(error) or not self._appetite.inline_bytes:
                 raise
             self._appetite.damage_met()  # the statement was rolled back; the reader finds out which row it is
-        return await self._claim_rows(wanted)
+        return await claim()
 
     async def _claim_rows(self, wanted: Wanted) -> list[Row]:
         """Rows that begin with the fields of ``OutboxEvent`` and end with the fence; oldest first, or in key order."""
