@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.support.fixtures.daemon import StartDaemon
@@ -85,8 +86,11 @@ def test_a_kafka_leader_changes(outbox: Outbox, cluster: KafkaCluster, daemon: S
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=3)])[topic].result(patience())
 
     def partition() -> tuple[int, int]:
-        """The leader, and how many replicas are in sync."""
-        leaders = admin.list_topics(topic, timeout=patience()).topics[topic].partitions
+        """The leader, and how many replicas are in sync; (-1, 0) while the broker that was asked is going."""
+        try:
+            leaders = admin.list_topics(topic, timeout=patience()).topics[topic].partitions
+        except KafkaException:
+            return -1, 0
         return (leaders[0].leader, len(leaders[0].isrs)) if leaders else (-1, 0)
 
     watch_setbacks(outbox)
