@@ -7,6 +7,7 @@ import signal
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaException
@@ -77,6 +78,15 @@ def cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
+def leader_of(admin: AdminClient, topic: str) -> tuple[int, int]:
+    """The leader, and how many replicas are in sync; (-1, 0) while the broker that was asked is going."""
+    try:
+        leaders = admin.list_topics(topic, timeout=patience()).topics[topic].partitions
+    except KafkaException:
+        return -1, 0
+    return (leaders[0].leader, len(leaders[0].isrs)) if leaders else (-1, 0)
+
+
 @pytest.mark.xdist_group("chaos-kafka")
 @pytest.mark.kafka
 def test_a_kafka_leader_changes(outbox: Outbox, cluster: KafkaCluster, daemon: StartDaemon, measured: Measured) -> None:
@@ -85,14 +95,7 @@ def test_a_kafka_leader_changes(outbox: Outbox, cluster: KafkaCluster, daemon: S
     topic = f"chaos.{uuid.uuid4().hex}"
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=3)])[topic].result(patience())
 
-    def partition() -> tuple[int, int]:
-        """The leader, and how many replicas are in sync; (-1, 0) while the broker that was asked is going."""
-        try:
-            leaders = admin.list_topics(topic, timeout=patience()).topics[topic].partitions
-        except KafkaException:
-            return -1, 0
-        return (leaders[0].leader, len(leaders[0].isrs)) if leaders else (-1, 0)
-
+    partition = partial(leader_of, admin, topic)
     watch_setbacks(outbox)
     relay = daemon(PUBLISHER_TYPE="kafka", PUBLISHER_URL=cluster.url).wait_ready()
     recovery: dict[str, float] = {}
