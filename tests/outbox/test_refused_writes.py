@@ -15,6 +15,7 @@ from relay.outbox.admin import prune as pruning
 from relay.outbox.admin.prune import Pruned, PruneOptions, prune
 from relay.outbox.admin.replay import Replayed, ReplayOptions, replay
 from relay.outbox.admin.selection import Selection
+from relay.outbox.claiming import Claims
 from relay.outbox.options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
@@ -88,6 +89,29 @@ async def test_what_is_behind_a_row_that_a_trigger_keeps_is_given_back(outbox: O
     assert {event.event_id for event in claim.events} == {other, *ids[:bad]}
     assert set(claim.unread) == set(ids[bad + 1 :])
     assert [(error.event_id, KEPT in str(error)) for error in claim.refused] == [(ids[bad], True)]
+    await table.close()
+
+
+@pytest.mark.parametrize("key_order", [None, KeyOrder.SKIP])
+async def test_a_row_is_not_named_because_claims_looked_elsewhere(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch, key_order: KeyOrder | None
+) -> None:
+    """It is claimed alone first. Only a row that such a claim leaves is kept by a trigger or a rule."""
+
+    async def elsewhere(*_: object) -> list[object]:
+        return []
+
+    table = PostgresHarness(outbox, key_order)
+    relay = table.relay()
+    [innocent] = outbox.insert([Row("good", partition_key="a")])
+    monkeypatch.setattr(Claims, "_claim_rows", elsewhere)
+    monkeypatch.setattr("relay.outbox.claiming._KEPT_LOOK", 0.0)
+    assert [event.event_id for event in (await relay.claim(10, ANY_BYTES)).events] == [innocent]
+    keep(outbox, "UPDATE")
+    [bad] = outbox.insert([Row("bad", partition_key="b")])
+    with pytest.raises(RowRefused, match=KEPT) as refused:
+        await relay.claim(1, ANY_BYTES)
+    assert refused.value.event_id == bad
     await table.close()
 
 
