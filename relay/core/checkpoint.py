@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -33,15 +34,13 @@ class Checkpoint(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Checkpoint:
         """The checkpoint of its text, or of a position alone. Raises EventError for any other text."""
-        try:
+        with suppress(ValueError):
             match text.split("/"):
                 case [position]:
                     return cls(int(position))
                 case [position, tenant, stream, version, date]:
                     log_date = datetime.fromisoformat(date) if date else None
                     return cls(int(position), UUID(tenant), UUID(stream), int(version), log_date)
-        except ValueError:
-            pass
         raise EventError(f"checkpoint: {text!r} is none; pass what str() of a Checkpoint returned")
 
 
