@@ -17,6 +17,7 @@ from tests.support.waiting import eventually, patience
 COPIED = """
     SELECT count(pg_advisory_lock_shared(classid::bigint::bit(32)::int, objid::bigint::bit(32)::int)) FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 2 AND pid <> pg_backend_pid()
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 
 
@@ -53,8 +54,7 @@ async def test_a_lock_that_is_taken_makes_no_append_wait(database: Database) -> 
             with psycopg.connect(database.url, autocommit=True) as stranger:
                 exclusive = COPIED.replace("pg_advisory_lock_shared", "pg_advisory_lock")
                 waiting = asyncio.create_task(asyncio.to_thread(stranger.execute, exclusive.encode()))
-                blocked = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-                await eventually(lambda: database.run(blocked) != [])
+                await eventually(database.waiting_for_locks)
                 await writer.execute("ROLLBACK TO SAVEPOINT undone")
                 await waiting
                 append = store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM, connection=writer)

@@ -153,8 +153,10 @@ def test_the_console_shows_the_outbox_to_those_who_log_in(engine: Engine, databa
     token = (ROOT / "deploy" / "console" / "tokens").read_text().split("is ", 1)[1].split(".", 1)[0]
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Accept": "text/html"}) as browser:
         assert browser.get("/").headers["location"].startswith("/login")
-        assert "Log in" in browser.get("/login").text
-        for path in ("/", "/events", "/dead", "/fleet", "/static/console.css", "/api/v1/stats"):
+        login = browser.get("/login").text
+        assert "Log in" in login
+        style = login.split('rel="stylesheet" href="', 1)[1].split('"', 1)[0]
+        for path in ("/", "/events", "/dead", "/fleet", style, "/api/v1/stats"):
             assert browser.get(path, headers={"Authorization": f"Bearer {token}"}).status_code == 200, path
     assert running.stop() == 0, running.logs()
 
