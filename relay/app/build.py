@@ -45,10 +45,10 @@ def retry_policy(settings: Settings) -> RetryPolicy:
     )
 
 
-def storage_options(settings: Settings, *, fan_out: bool = False) -> PostgresOptions:
+def storage_options(settings: Settings, *, fan_out: bool = False, transactions: bool = False) -> PostgresOptions:
     """The STORAGE_* variables, and the others that the statements use.
 
-    ``fan_out``: routes send events to several destinations each.
+    ``fan_out``: routes send events to several destinations each. ``transactions``: one of them leaves proofs.
     """
     return PostgresOptions(
         url=required(settings.storage_url, "STORAGE_URL"),
@@ -61,7 +61,7 @@ def storage_options(settings: Settings, *, fan_out: bool = False) -> PostgresOpt
         statement_timeout=min(LONGEST_STATEMENT, settings.lease_timeout / 2),
         delete_delivered=settings.on_delivered == "delete",
         fan_out=fan_out,
-        durable_claims=settings.kafka_transactions,
+        durable_claims=transactions,
         prepared=Preparation(settings.storage_prepared),
     )
 

@@ -17,6 +17,7 @@ from relay.core.ports import Publisher
 from relay.core.telemetry import DestinationState
 from relay.engine.destination.destination import Destination, Times
 from relay.engine.destination.drops import Drops
+from relay.engine.destination.proving import several
 from relay.engine.destination.routed import routed
 from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes
@@ -57,6 +58,11 @@ class RoutingPlan(NamedTuple):
     def fan_out(self) -> bool:
         """Whether routes send events to several destinations each."""
         return self.routes is not None and self.routes.to_several
+
+    @property
+    def transactions(self) -> bool:
+        """Whether one of them is published to in transactions."""
+        return any(own.kafka_transactions for own in self.destinations.values())
 
 
 def read_named(settings: Settings) -> Named:
@@ -102,7 +108,7 @@ class Destinations:
             times = Times(
                 retry_interval=settings.publisher_connect_retry_interval, connection_timeout=self.connection_timeout
             )
-            self.publisher = SeveralPublishers(by_name, plan.routes, self._drops, times)
+            self.publisher = several(by_name, plan.routes, self._drops, times)
         else:
             [publisher] = by_name.values()
             self.publisher = publisher if plan.routes is None else routed(publisher, plan.routes, self._drops)
@@ -123,6 +129,11 @@ class Destinations:
     def fan_out(self) -> bool:
         """Whether routes send events to several destinations each."""
         return self._plan.fan_out
+
+    @property
+    def transactions(self) -> bool:
+        """Whether one of them is published to in transactions."""
+        return self._plan.transactions
 
     def by_name(self, each: Sequence[Destination]) -> dict[str, Destination]:
         """What the engine knows of ``each`` of them, by its name."""

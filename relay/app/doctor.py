@@ -51,7 +51,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         retention=retention,
         in_order=settings.ordering == "key",
         delete_delivered=settings.on_delivered == "delete",
-        fan_out=plan.fan_out,
+        fan_out=(Level.ERROR if plan.transactions else Level.WARNING) if plan.fan_out else None,
         dated=_dated(plan),
     )
     findings += [_named_server(finding, settings) for finding in storage]
@@ -63,7 +63,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
     if plan.several:
         for name, own in plan.destinations.items():
             findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
-    findings += [*_routes(plan, types), *_transactions(settings), *check_log(settings)]
+    findings += [*_routes(plan, types), *_transactions(settings, plan), *check_log(settings)]
     return findings + asyncio.run(_all(plan, types))
 
 
@@ -125,9 +125,9 @@ def _routes(plan: RoutingPlan, types: list[str] | None) -> Iterator[Finding]:
                 pass
 
 
-def _transactions(settings: Settings) -> Iterator[Finding]:
+def _transactions(settings: Settings, plan: RoutingPlan) -> Iterator[Finding]:
     """Whether all living relays of the table have KAFKA_TRANSACTIONS, without which none uses them."""
-    if not settings.kafka_transactions or settings.storage_url is None:
+    if not plan.transactions or settings.storage_url is None:
         return
     try:
         relays = list_relays(settings.storage_url.get_secret_value(), settings.storage_table_name)

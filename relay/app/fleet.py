@@ -51,11 +51,12 @@ def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
 
 def reported_settings(settings: Settings) -> str:
     """What the relay runs with, and its routes, by which a process that is no relay explains an event."""
-    routes = read_plan(settings).routes
-    text = None if routes is None else routes_text(routes)
-    if text is None:
-        return settings_json(settings)
-    return json.dumps({**json.loads(settings_json(settings)), ROUTES: {"value": text, "changed": False}})
+    plan, more = read_plan(settings), {}
+    if plan.routes is not None and (text := routes_text(plan.routes)) is not None:
+        more[ROUTES] = {"value": text, "changed": False}
+    if plan.transactions:  # also of one destination of a file
+        more["KAFKA_TRANSACTIONS"] = {"value": "true", "changed": True}
+    return json.dumps({**json.loads(settings_json(settings)), **more})
 
 
 def fingerprint(settings: Settings) -> str:

@@ -68,7 +68,7 @@ async def _live(settings: Settings) -> None:
     telemetry = PrometheusTelemetry(settings.relay_id)
     destinations = Destinations(settings, telemetry.database_clock.now)
     _warn(destinations.warnings)
-    options = build.storage_options(settings, fan_out=destinations.fan_out)
+    options = build.storage_options(settings, fan_out=destinations.fan_out, transactions=destinations.transactions)
     storage = PostgresOutbox(options, telemetry.database_clock)
     log = build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None

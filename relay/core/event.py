@@ -90,6 +90,11 @@ class OutboxEvent(NamedTuple):
         return self.event_id
 
     @property
+    def proof_for(self) -> str:
+        """The destination that a proof of this message speaks for; empty where it speaks for the event."""
+        return ""
+
+    @property
     def announced_type(self) -> str:
         """The row's own ``event_type``, also in a copy that a route has named after its destination."""
         return self.event_type
@@ -101,11 +106,18 @@ class RoutedEvent(OutboxEvent):
     row_type = ""
     copy_for = ""
     """The destination that it is for, of several for the event; empty with one."""
+    in_part = False
+    """Whether another destination lacks the event, too."""
 
     @property
     def copy_id(self) -> str:
         """See ``OutboxEvent``."""
         return f"{self.event_id}:{self.copy_for}" if self.copy_for else self.event_id
+
+    @property
+    def proof_for(self) -> str:
+        """See ``OutboxEvent``."""
+        return self.copy_for if self.in_part else ""
 
     @property
     def announced_type(self) -> str:

@@ -6,7 +6,7 @@ docs/design/exactly-once.md says how they work together. Nothing of it is used b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -24,6 +24,10 @@ class LeasedRow(NamedTuple):
     event_id: EventId
 
 
+Proven = Mapping[LeasedRow, str]
+"""The rows with a committed proof: the destination that it speaks for, of several; empty where it speaks for all."""
+
+
 class ExpiredLeases(NamedTuple):
     """Some of the leases that have expired."""
 
@@ -38,8 +42,11 @@ class AskedStorage(Protocol):
     async def expired(self, limit: int, excluded: Sequence[EventId] = (), *, first: bool) -> ExpiredLeases:
         """The next expired leases of a round over all of them, which the ``first`` call begins; no rows: its end."""
 
-    async def reap_exactly(self, rows: Sequence[LeasedRow]) -> Reaped:
-        """Reclaim the leases of these rows under these fences; without rows what ``expired`` cannot show."""
+    async def reap_exactly(self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str]) -> Reaped:
+        """Reclaim the leases of these rows under these fences; without rows what ``expired`` cannot show.
+
+        ``acknowledged``: by event the destination of several that has it, which is written down with it.
+        """
 
 
 class Begun(NamedTuple):
@@ -54,11 +61,18 @@ class Begun(NamedTuple):
 class HeldLeases(Protocol):
     """The leases of what a publisher was handed. To be called in the event loop's thread."""
 
-    async def begin(self, events: Sequence[OutboxEvent], since: float, seconds: float) -> list[Begun]:
+    async def begin(
+        self,
+        events: Sequence[OutboxEvent],
+        since: float,
+        seconds: float,
+        is_held: Callable[[OutboxEvent], bool] = lambda _: True,
+    ) -> list[Begun]:
         """A transaction with these events begins now: until ``end`` they are neither renewed nor released.
 
-        Returns those whose claim or renewal was sent at ``since`` (``steady_seconds``) or later, and whose lease lasts
-        for ``seconds`` more. The others, and those that are lost meanwhile, must not be published.
+        Those that are not held any more at that moment are left out, without a trace. Returns those whose claim or
+        renewal was sent at ``since`` (``steady_seconds``) or later, and whose lease lasts for ``seconds`` more. The
+        others, and those that are lost meanwhile, must not be published.
         """
 
     def end(self, event_ids: Iterable[EventId]) -> None:
@@ -80,7 +94,7 @@ class ProofReader(ABC):
         """
 
     @abstractmethod
-    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+    async def proven(self, rows: Sequence[LeasedRow]) -> Proven:
         """Those with a committed proof. Their holders were ended before. Raises BrokerUnreachable."""
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, cast
 
@@ -46,11 +46,17 @@ class BatchLeases:
         self._batch = batch
         self._clock = context.clock
 
-    async def begin(self, events: Sequence[OutboxEvent], since: float, seconds: float) -> list[Begun]:
+    async def begin(
+        self,
+        events: Sequence[OutboxEvent],
+        since: float,
+        seconds: float,
+        is_held: Callable[[OutboxEvent], bool] = lambda _: True,
+    ) -> list[Begun]:
         """See ``HeldLeases``. Not while a renewal may change the fence."""
         while self._batch.writing:  # noqa: ASYNC110 - rare, and over within milliseconds
             await asyncio.sleep(_WRITING)
-        return self._batch.begin(events, since, self._clock() + seconds)
+        return self._batch.begin(filter(is_held, events), since, self._clock() + seconds)
 
     def end(self, event_ids: Iterable[EventId]) -> None:
         """See ``HeldLeases``."""
@@ -99,12 +105,13 @@ class Finder:
         self._first = not expired.rows
         if expired.seen_at is None:
             self._say(next(iter(self._not_ended.values()), ""))
-            return await self._asked.reap_exactly(())
+            return await self._asked.reap_exactly((), {})
         try:
-            unproven = await self._unproven(expired, expired.seen_at)
+            rows, acknowledged = await self._unsettled(expired, expired.seen_at)
         except BrokerUnreachable as error:
             return self._wait(error)
-        reaped = await self._asked.reap_exactly(unproven) if unproven else _NOTHING
+        reaped = await self._asked.reap_exactly(rows, acknowledged) if rows else _NOTHING
+        _say_proven_in_part(acknowledged.values())
         return reaped._replace(kept=0, more=True)
 
     def _wait(self, error: BrokerUnreachable) -> Reaped:
@@ -120,17 +127,21 @@ class Finder:
             self._health.broker_worked()
         self._unread = unread
 
-    async def _unproven(self, expired: ExpiredLeases, seen_at: datetime) -> list[LeasedRow]:
-        """Settle those with a proof; returns those without. What cannot be asked about yet is in neither."""
+    async def _unsettled(self, expired: ExpiredLeases, seen_at: datetime) -> tuple[list[LeasedRow], dict[EventId, str]]:
+        """Settle those with a proof of the event; returns the others, and of which a destination is proven to have it.
+
+        What cannot be asked about yet is in neither.
+        """
         by_holder: dict[str, list[LeasedRow]] = {}
         for row in expired.rows:
             by_holder.setdefault(row.holder, []).append(row)
         asked = [
             row for holder, rows in by_holder.items() if await self._has_ended(holder, rows, seen_at) for row in rows
         ]
-        proven = await self._proofs.proven(asked) if asked else frozenset()
-        await self._settle([row for row in asked if row in proven])
-        return [row for row in asked if row not in proven]
+        proven = await self._proofs.proven(asked) if asked else {}
+        await self._settle([row for row in asked if proven.get(row) == ""])
+        rest = [row for row in asked if proven.get(row) != ""]
+        return rest, {row.event_id: proven[row] for row in rest if row in proven}
 
     async def _has_ended(self, holder: str, rows: Sequence[LeasedRow], seen_at: datetime) -> bool:
         """End the holder, at most once a lease; false where these rows have to wait for that."""
@@ -172,3 +183,14 @@ class Finder:
                 settled,
                 extra={"action": "leases_proven", "events": settled},
             )
+
+
+def _say_proven_in_part(destinations: Iterable[str]) -> None:
+    """Events of expired leases that one of several destinations has: they go to the others alone."""
+    for destination, events in Counter(destinations).items():
+        logger.warning(
+            "%d events of expired leases are proven to be with destination %s: they go to their others alone",
+            events,
+            destination,
+            extra={"action": "leases_proven", "events": events, "destination": destination},
+        )

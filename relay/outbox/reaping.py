@@ -24,9 +24,10 @@ are reclaimed, and no list grows. A round over all pages that meets none that is
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -152,15 +153,22 @@ class Reaping:
         [(at,)] = await cursor.fetchall()
         return rows, at
 
-    async def reap_exactly(self, rows: Sequence[LeasedRow], lease: float) -> Reaped:
-        """Reclaim the leases of these rows under these fences; without rows those without a time."""
+    async def reap_exactly(
+        self, rows: Sequence[LeasedRow], lease: float, acknowledged: Mapping[EventId, str] | None = None
+    ) -> Reaped:
+        """Reclaim the leases of these rows under these fences; without rows those without a time.
+
+        ``acknowledged`` needs the column of the extension fan-out.
+        """
         values: dict[str, Any] = {**self._retry, "lease": lease, "excluded": id_array(()), "limit": _PAGE}
         if not rows:
             expired = self._ahead.expired(await self._connection.run("reaping", self._read_ahead), lease)
             return await self._reap(self._connection, values, "timeless") if None in expired else Reaped(0, 0)
         values["holders"], values["fences"] = [row.holder for row in rows], [row.fence for row in rows]
         values["asked"] = id_array([row.event_id for row in rows])
-        return await self._reap_in_parts(values, [row.event_id for row in rows], "asked")
+        values["acknowledged"] = json.dumps(dict(acknowledged or {}))
+        tags = ("asked", "fan_out") if acknowledged else ("asked",)
+        return await self._reap_in_parts(values, [row.event_id for row in rows], *tags)
 
     async def _reap_past(self, values: dict[str, Any]) -> Reaped:
         """Reclaim what has expired by the database's clock."""

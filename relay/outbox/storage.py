@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, LiteralString, NamedTuple
@@ -51,6 +51,13 @@ _ALL_AGAIN = (
     "table %s has no column acknowledged_by that this user may write: an event that one of several destinations has "
     "not acknowledged is sent to all of them again; add the column with relay-cli migrate --with fan-out, and grant "
     "the relay's user UPDATE (acknowledged_by)"
+)
+
+
+_NEEDED = (
+    "table %s has no column acknowledged_by that this user may write, which KAFKA_TRANSACTIONS with routes to several "
+    "destinations needs: it remembers which of them a proof has spoken for; add it with relay-cli migrate --with "
+    "fan-out, and grant the relay's user UPDATE (acknowledged_by)"
 )
 
 
@@ -94,13 +101,8 @@ class PostgresOutbox:
         """
 
         async def check(connection: Connection) -> None:
-            options = self._options
-            in_order, deletes = options.key_order is not None, options.delete_delivered
-            if await check_table(connection, options.table, key_order=in_order, delete_delivered=deletes):
-                self._use_fan_out()
-            elif options.fan_out:
-                logger.warning(_ALL_AGAIN, options.table, extra={"action": "fan_out_not_recorded"})
-            if in_order:
+            await self._look_at_table(connection, fans_out=self._options.fan_out)
+            if self._options.key_order is not None:
                 await self._look_at_sequence(connection)
 
         await self._housekeeping.run("reading the table", check)
@@ -109,6 +111,17 @@ class PostgresOutbox:
             with suppress(SchemaError):  # the loop that reads them says so
                 await self._housekeeping.run("reading the pauses", self.paused.read)
         await self._reads.find()
+
+    async def _look_at_table(self, connection: Connection, *, fans_out: bool) -> None:
+        """Raise SchemaError unless the relay can work on it, and learn whether it has the column of fan-outs."""
+        options = self._options
+        in_order, deletes = options.key_order is not None, options.delete_delivered
+        if await check_table(connection, options.table, key_order=in_order, delete_delivered=deletes):
+            self._use_fan_out()
+        elif options.fan_out and options.durable_claims:
+            raise SchemaError(_NEEDED % options.table)
+        elif fans_out:
+            logger.warning(_ALL_AGAIN, options.table, extra={"action": "fan_out_not_recorded"})
 
     async def _look_at_sequence(self, connection: Connection) -> None:
         """Say when the numbers of order per key do not go on behind those that wait."""
@@ -188,9 +201,15 @@ class PostgresOutbox:
         """The next expired leases of a round over all of them, which the ``first`` call begins; no rows: its end."""
         return await self._reaping.expired(limit, self._lease, excluded, first=first)
 
-    async def reap_exactly(self, rows: Sequence[LeasedRow]) -> Reaped:
-        """Reclaim the leases of these rows under these fences; without rows those without a time."""
-        return await self._reaping.reap_exactly(rows, self._lease)
+    async def reap_exactly(self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str]) -> Reaped:
+        """Reclaim the leases of these rows under these fences; without rows those without a time.
+
+        The destinations that have ``acknowledged`` them are written down. The column may be there since this relay
+        began: then it is used from now on.
+        """
+        if acknowledged and not self._claims.fan_out:
+            await self._housekeeping.run("reading the table", partial(self._look_at_table, fans_out=True))
+        return await self._reaping.reap_exactly(rows, self._lease, acknowledged if self._claims.fan_out else {})
 
     @property
     def _lease(self) -> float:

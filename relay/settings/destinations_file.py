@@ -9,14 +9,14 @@ unless it would be as a variable: an error names the file, the destination and t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.core.toml import read_toml, unknown_key
-from relay.settings import rules
-from relay.settings.destinations import Destinations
+from relay.settings import destinations, rules
+from relay.settings.fields import VariableGroup
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 
@@ -25,7 +25,12 @@ _EXAMPLE: Final = 'write for example [main] and below it url = "kafka://host:909
 _KEYS: Final = {"type": "PUBLISHER_TYPE", "url": "PUBLISHER_URL", "url_file": "PUBLISHER_URL_FILE"}
 _OF_ALL: Final = ("MESSAGE_FORMAT", "CLOUDEVENTS_SOURCE")
 """Variables that belong to no type."""
-_OPTIONS: Final = frozenset({*map(str.lower, _OF_ALL), *Destinations.model_fields})
+_OPTIONS: Final = frozenset(map(str.lower, _OF_ALL)) | frozenset(
+    field
+    for group in vars(destinations).values()
+    if isinstance(group, type) and issubclass(group, VariableGroup) and group.__module__ == destinations.__name__
+    for field in group.model_fields
+)
 """The variables of the types of destinations, in small letters."""
 
 
@@ -50,6 +55,7 @@ def read_destinations(settings: Settings) -> dict[str, Settings]:
             one, wrong = read_destination(name, table, settings)
             read |= {} if one is None else {name: one}
             problems += [f"destination {name}: {problem}" for problem in wrong]
+    problems += _transactions(read, settings)
     if problems:
         raise ConfigError("\n".join(f"DESTINATIONS_FILE: {path}: {problem}" for problem in problems))
     return read
@@ -73,9 +79,9 @@ def read_destination(
     changed |= {"publisher_url": own.publisher_url, "publisher_type": own.publisher_type, "publisher_name": name}
     changed |= {"of_others": own.of_others}
     changed |= {"route_prefix": "", "routes_file": None, "destinations_file": None}
+    if own.publisher_type != "kafka":
+        changed["kafka_transactions"] = False
     one = settings.model_copy(update=changed)
-    if own.kafka_transactions:
-        problems.append("kafka_transactions: it is for one Kafka alone, without DESTINATIONS_FILE; remove it")
     issues = rules.about(rules.problems, one, ("STORAGE_URL",))  # of which some commands know nothing
     if problems or issues:
         return None, [*problems, *(_with_keys(text, keys) for text in issues)]
@@ -83,6 +89,18 @@ def read_destination(
     said = (*own.warnings, *settings.warnings)
     warnings = (*own.warnings, *(text for text in rules.about(rules.cautions, one, of_all) if text not in said))
     return one.model_copy(update={"warnings": tuple(_with_keys(text, keys) for text in warnings)}), []
+
+
+def _transactions(read: Mapping[str, Settings], settings: Settings) -> Iterator[str]:
+    """What does not go together with them. A transaction holds its events' leases, and a lease is held by one alone."""
+    transacted = [name for name, own in read.items() if own.kafka_transactions]
+    if len(transacted) > 1:
+        yield (
+            f"destinations {' and '.join(transacted)}: kafka_transactions is for one destination; write "
+            "kafka_transactions = false for the others, which get each event at least once"
+        )
+    elif settings.kafka_transactions and read and not transacted:
+        yield "KAFKA_TRANSACTIONS=true needs a destination of the type kafka; add one, or unset KAFKA_TRANSACTIONS"
 
 
 def _check_type(values: Mapping[str, str], kind: str) -> None:

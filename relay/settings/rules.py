@@ -132,13 +132,12 @@ def _transactions(settings: Variables) -> Iterator[SettingIssue]:
     if not settings.kafka_transactions:
         return
     for wrong, name, text in (
-        (settings.publisher_type != "kafka", "PUBLISHER_TYPE", "needs PUBLISHER_TYPE=kafka"),
-        (settings.kafka_required_acks != "all", "KAFKA_REQUIRED_ACKS", "needs KAFKA_REQUIRED_ACKS=all"),
         (
-            settings.destinations_file is not None,
-            "DESTINATIONS_FILE",
-            "is for one Kafka alone, without DESTINATIONS_FILE",
+            settings.publisher_type != "kafka" and settings.destinations_file is None,
+            "PUBLISHER_TYPE",
+            "needs PUBLISHER_TYPE=kafka",
         ),
+        (settings.kafka_required_acks != "all", "KAFKA_REQUIRED_ACKS", "needs KAFKA_REQUIRED_ACKS=all"),
         (settings.lease_timeout < _SHORTEST_TRANSACTED, "LEASE_TIMEOUT", "needs a LEASE_TIMEOUT of 3s or more"),
     ):
         if wrong:

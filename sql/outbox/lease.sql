@@ -87,9 +87,11 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- Tag excluding: leaves rows out, by their ids. Tag ahead: of leases whose time is ahead of the clock, instead, those that the
 -- relay's own clock says have expired (relay/outbox/ahead.py); ahead has their times, in seconds since 1970. Tag timeless:
 -- leases without a time instead, which no relay has claimed. Tag chosen: of some rows alone, found by their ids, as in claim.
--- Tag asked, beside it: under these very fences, which had expired when they were read.
+-- Tag asked, beside it: under these very fences, which had expired when they were read. Tag fan_out, beside that, with the column
+-- of extensions/fan_out.sql: adds the destinations that a proof has spoken for.
 -- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; locked_from (seconds since 1970: where it
--- begins, relay/outbox/reaping.py); excluded; ahead; chosen; asked, holders, fences. Result: counts by what became of them, the time in seconds since 1970, and
+-- begins, relay/outbox/reaping.py); excluded; ahead; chosen; asked, holders, fences; acknowledged (a JSON object from event ids
+-- to names with commas between them). Result: counts by what became of them, the time in seconds since 1970, and
 -- how many were chosen and not written.
 WITH expired AS (
     SELECT ctid AS tid
@@ -134,6 +136,8 @@ reaped AS (
         END,
         locked_by = NULL,
         locked_at = NULL,
+        -- acknowledged_by --? fan_out
+        -- = acknowledged_by || STRING_TO_ARRAY(%(acknowledged)s::jsonb ->> event_id::text, ','), --? fan_out
         updated_at = NOW()
     WHERE ctid = ANY(ARRAY(SELECT tid FROM expired))
     RETURNING status

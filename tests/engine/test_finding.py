@@ -10,7 +10,7 @@ import pytest
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import EventId, Fence, OutboxEvent, Status
 from relay.core.outcome import OutcomeSink
-from relay.core.proofs import HeldLeases, LeasedRow, Proofs
+from relay.core.proofs import HeldLeases, LeasedRow, Proofs, Proven
 from relay.core.telemetry import RelayState
 from relay.engine.context import EngineContext
 from relay.engine.finding import Finder
@@ -30,6 +30,7 @@ class MemoryProofs(MemoryPublisher, Proofs):
         super().__init__()
         self.steps: list[str] = []
         self.known: set[EventId] = set()
+        self.in_part: dict[EventId, str] = {}
         self.unread = ""
         self.kept = True
         self.meanwhile: Callable[[], None] = lambda: None
@@ -46,12 +47,13 @@ class MemoryProofs(MemoryPublisher, Proofs):
     async def end_holder(self, holder: str) -> None:
         self.steps.append(f"end {holder}")
 
-    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+    async def proven(self, rows: Sequence[LeasedRow]) -> Proven:
         if self.unread:
             raise BrokerUnreachable(self.unread)
         self.steps.append("read")
         self.meanwhile()
-        return frozenset(row for row in rows if row.event_id in self.known)
+        proven = {**dict.fromkeys(self.known, ""), **self.in_part}
+        return {row: proven[row.event_id] for row in rows if row.event_id in proven}
 
 
 class Found:
@@ -103,6 +105,18 @@ async def test_what_is_proven_is_delivered_and_the_rest_is_reaped(found: Found) 
     assert await found.round() == 2
     assert found.statuses(ids) == [Status.DELIVERED, Status.PENDING, Status.PENDING, Status.DELIVERED, Status.DELIVERED]
     assert [found.table.rows[one].attempts for one in ids] == [0, 1, 1, 0, 0]
+
+
+async def test_a_proof_of_one_of_several_destinations_is_written_down_for_the_others(
+    found: Found,
+) -> None:
+    ids = await found.expired(4)
+    found.table.rows[ids[1]].acknowledged_by = "cache"
+    found.proofs.known = {ids[0]}
+    found.proofs.in_part = {ids[1]: "kafka", ids[2]: "kafka"}
+    assert await found.round() == 3
+    assert found.statuses(ids) == [Status.DELIVERED, *[Status.PENDING] * 3]
+    assert [found.table.rows[one].acknowledged_by for one in ids] == [None, "cache,kafka", "kafka", None]
 
 
 async def test_the_holder_is_ended_before_proofs_are_read_and_once(found: Found) -> None:

@@ -7,11 +7,14 @@ from datetime import datetime
 
 import pytest
 
+from relay.core.errors import SchemaError
 from relay.core.event import EventId, Fence
 from relay.core.ports import Settlement
 from relay.core.proofs import LeasedRow
+from relay.outbox.extensions import add_extension
 from relay.outbox.storage import PostgresOutbox
-from tests.support.fixtures.outbox import Outbox, Row
+from relay.postgres.sql import TableName
+from tests.support.fixtures.outbox import Outbox, Row, give_rights
 from tests.support.options import storage_options
 
 pytestmark = pytest.mark.postgres
@@ -81,10 +84,43 @@ async def test_only_the_leases_asked_about_are_reclaimed(outbox: Outbox, finder:
     with outbox.database.connect() as connection:  # one is renewed, and expires again, before it is reclaimed
         renew = "UPDATE openoutbox_events SET locked_at = locked_at + interval '1 s' WHERE event_id = %s"
         connection.execute(renew, (ids[0],))
-    reaped = await finder.reap_exactly([rows[one] for one in ids[:3]])
+    reaped = await finder.reap_exactly([rows[one] for one in ids[:3]], {})
     assert reaped.total == 2
     left = outbox.database.run("SELECT event_id::text FROM openoutbox_events WHERE status = 'DELIVERING'")
     assert {one for (one,) in left} == {ids[0], ids[3]}
+
+
+async def test_a_destination_that_a_proof_speaks_for_is_written_down_also_in_a_column_of_later(
+    outbox: Outbox, finder: PostgresOutbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = await lost(outbox, 3)
+    rows = {row.event_id: row for row in await shown(finder)}
+    reaped = await finder.reap_exactly([rows[ids[0]]], {ids[0]: "kafka"})
+    assert (reaped.total, "has no column acknowledged_by" in caplog.text) == (1, True)
+    assert add_extension(outbox.owner_url, TableName(), "fan-out")
+    with outbox.database.connect() as connection:
+        give_rights(connection)
+        connection.execute("UPDATE openoutbox_events SET acknowledged_by = '{cache}' WHERE event_id = %s", (ids[1],))
+    reaped = await finder.reap_exactly([rows[one] for one in ids[1:]], {ids[1]: "kafka"})
+    assert reaped.total == 2
+    names: dict[str, list[str] | None] = dict(outbox.rows("event_id::text, acknowledged_by"))
+    assert names == {ids[0]: None, ids[1]: ["cache", "kafka"], ids[2]: None}
+    assert outbox.counts() == {"PENDING": 3}
+
+
+async def test_transactions_with_routes_to_several_need_the_column(outbox: Outbox) -> None:
+    options = storage_options(outbox.relay_url, "r", fan_out=True, durable_claims=True)
+    storage = PostgresOutbox(options)
+    with pytest.raises(SchemaError, match="relay-cli migrate --with fan-out") as raised:
+        await storage.open()
+    assert raised.value.sqlstate is None  # the relay does not wait for it
+    await storage.close()
+    assert add_extension(outbox.owner_url, TableName(), "fan-out")
+    with outbox.database.connect() as connection:
+        give_rights(connection)
+    storage = PostgresOutbox(options)
+    await storage.open()
+    await storage.close()
 
 
 @pytest.mark.parametrize("tag", ["durable", ""])

@@ -146,13 +146,14 @@ async def test_without_the_column_or_the_right_all_is_as_before_and_that_is_said
 
 @pytest.mark.postgres
 def test_check_says_what_is_missing_and_how_to_add_it(outbox: Outbox) -> None:
-    def finding() -> tuple[Level, str, str]:
-        findings, _ = check_storage(outbox.relay_url, TableName(), 180.0, retention=1.0, fan_out=True)
+    def finding(wanted: Level = Level.WARNING) -> tuple[Level, str, str]:
+        findings, _ = check_storage(outbox.relay_url, TableName(), 180.0, retention=1.0, fan_out=wanted)
         [(level, _, message, advice)] = [one for one in findings if one.subject == "fan-out"]
         return level, message, advice
 
     level, message, advice = finding()
     assert (level, message.partition(":")[0]) == (Level.WARNING, "there is no column acknowledged_by")
+    assert finding(Level.ERROR)[:2] == (Level.ERROR, "there is no column acknowledged_by: KAFKA_TRANSACTIONS needs it")
     assert "relay-cli migrate --table openoutbox_events --with fan-out" in advice
     assert add_extension(outbox.owner_url, TableName(), "fan-out")
     assert not add_extension(outbox.owner_url, TableName(), "fan-out")

@@ -22,7 +22,7 @@ from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.brokers.kafka.transaction import begin_epoch
 from relay.core.clock import steady_seconds
 from relay.core.errors import BrokerUnreachable
-from relay.core.proofs import LeasedRow, ProofReader
+from relay.core.proofs import LeasedRow, ProofReader, Proven
 from relay.core.secrets import mask_values
 
 _log = logging.getLogger(__name__)
@@ -77,12 +77,10 @@ class KafkaAsking(KafkaPublisher, ProofReader):
         ended = (self.in_thread(_end_epoch, config) for config in configs)
         await self._asked(asyncio.gather(*ended), f"transactions of {holder}")
 
-    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+    async def proven(self, rows: Sequence[LeasedRow]) -> Proven:
         """Read the topic of proofs up to its end."""
         connection = await self._connection()
-        proven: frozenset[LeasedRow] = await self._asked(
-            self.in_thread(proofs.read, connection, self._topic, rows), self._topic
-        )
+        proven: Proven = await self._asked(self.in_thread(proofs.read, connection, self._topic, rows), self._topic)
         return proven
 
     async def close(self) -> None:

@@ -32,7 +32,7 @@ from relay.core.outcome import (
     Unreachable,
     Withheld,
 )
-from relay.core.proofs import Begun, HeldLeases, LeasedRow
+from relay.core.proofs import Begun, HeldLeases, LeasedRow, Proven
 
 _FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _OF_THE_CLIENT: Final = frozenset({"_STATE", "_CONFLICT", "_PREV_IN_PROGRESS", "_PURGE_QUEUE", "_PURGE_INFLIGHT"})
@@ -56,7 +56,7 @@ class Producers(Protocol):
     def fenced(self, slot: Slot, *, in_force: bool) -> None:
         """Another relay has ended its epoch; ``in_force``: although the leases of its transaction were."""
 
-    async def decide(self, slot: Slot, rows: Iterable[LeasedRow]) -> frozenset[LeasedRow]:
+    async def decide(self, slot: Slot, rows: Iterable[LeasedRow]) -> Proven:
         """Those rows of an undecided transaction of the slot that are committed."""
 
     def in_thread(self, work: Any, *arguments: Any) -> asyncio.Future[Any]:  # noqa: ANN401 - as the work returns

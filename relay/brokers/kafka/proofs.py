@@ -1,8 +1,9 @@
 """Proofs of what was published in a transaction: the records, their topic, and how they are read.
 
 docs/design/exactly-once.md says what they are for. The key of a record is the holder (RELAY_ID); its value is the
-version of the format, the fence in microseconds since 1970, and the ids of the events. Its time is the fence's, so that
-a reader can begin at the time of a claim. Everything here blocks, and is called in a thread.
+version of the format, the fence in microseconds since 1970, and the ids of the events. In version 2, of copies for one
+of several destinations that lack an event, that one's name stands before the ids, behind its length in a byte. Its time
+is the fence's, so that a reader can begin at the time of a claim. Everything here blocks, and is called in a thread.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import EventId, Fence
-from relay.core.proofs import Begun, LeasedRow
+from relay.core.proofs import Begun, LeasedRow, Proven
 
 KEPT: Final = 30 * 24 * 3600
 """Seconds for which proofs are kept in a topic that the relay makes."""
@@ -38,7 +39,8 @@ SHAPE: Final = {
 """The configuration of such a topic."""
 _MOST_IDS: Final = 10_000  # of one record
 _HEAD: Final = Struct("!Bq")
-_VERSION: Final = 1
+_OF_EVENTS: Final = 1  # versions of the format
+_OF_COPIES: Final = 2
 _ID: Final = 16
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -65,21 +67,30 @@ def records(holder: str, begun: Sequence[Begun]) -> Iterator[Record]:
     """The proofs of one transaction."""
     for one in begun:
         fence = _microseconds(one.fence)
-        ids = [uuid.UUID(event.event_id).bytes for event in one.events]
-        for at in range(0, len(ids), _MOST_IDS):
-            yield holder, _HEAD.pack(_VERSION, fence) + b"".join(ids[at : at + _MOST_IDS]), fence // 1000
+        by_destination: dict[str, list[bytes]] = {}
+        for event in one.events:
+            by_destination.setdefault(event.proof_for, []).append(uuid.UUID(event.event_id).bytes)
+        for destination, ids in by_destination.items():
+            name = destination.encode()
+            head = _HEAD.pack(_OF_COPIES, fence) + bytes([len(name)]) + name if name else _HEAD.pack(_OF_EVENTS, fence)
+            for at in range(0, len(ids), _MOST_IDS):
+                yield holder, head + b"".join(ids[at : at + _MOST_IDS]), fence // 1000
 
 
-def rows_of(key: bytes | None, value: bytes | None) -> Iterator[LeasedRow]:
-    """What a record proves; nothing where it is none."""
+def rows_of(key: bytes | None, value: bytes | None) -> Iterator[tuple[LeasedRow, str]]:
+    """What a record proves, and of which destination; nothing where it is none."""
     if key is None or value is None or len(value) < _HEAD.size:
         return
     version, fence = _HEAD.unpack_from(value)
-    if version != _VERSION:
+    ids, destination = value[_HEAD.size :], ""
+    if version == _OF_COPIES and ids:
+        end = 1 + ids[0]
+        ids, destination = ids[end:], ids[1:end].decode("utf-8", "replace")
+    elif version != _OF_EVENTS:
         return
     holder, at = key.decode("utf-8", "replace"), Fence(_EPOCH + fence * _MICROSECOND)
-    for start in range(_HEAD.size, len(value) - _ID + 1, _ID):
-        yield LeasedRow(holder, at, EventId(str(uuid.UUID(bytes=value[start : start + _ID]))))
+    for start in range(0, len(ids) - _ID + 1, _ID):
+        yield LeasedRow(holder, at, EventId(str(uuid.UUID(bytes=ids[start : start + _ID])))), destination
 
 
 def ensure_topic(connection: Mapping[str, Any], topic: str) -> bool:
@@ -132,7 +143,7 @@ def is_there(connection: Mapping[str, Any], topic: str, within: float = _ANSWER_
     return True
 
 
-def read(connection: Mapping[str, Any], topic: str, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+def read(connection: Mapping[str, Any], topic: str, rows: Sequence[LeasedRow]) -> Proven:
     """Of these rows those with a committed proof, of all that is in the topic now.
 
     Its end is that of a reader of uncommitted messages: for a reader of committed messages it lies before any open
@@ -142,7 +153,7 @@ def read(connection: Mapping[str, Any], topic: str, rows: Sequence[LeasedRow]) -
     admin = AdminClient(dict(connection))
     start, end = _offset(admin, topic, OffsetSpec.for_timestamp(oldest)), _offset(admin, topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
     if start < 0:
-        return frozenset()
+        return {}
     reader = Consumer(
         {
             **connection,
@@ -171,10 +182,10 @@ def _offset(admin: AdminClient, topic: str, spec: OffsetSpec) -> int:
     return int(answer.result(_ANSWER_WITHIN).offset)
 
 
-def _read_up_to(reader: Consumer, at: int, end: int, rows: frozenset[LeasedRow]) -> frozenset[LeasedRow]:
+def _read_up_to(reader: Consumer, at: int, end: int, rows: frozenset[LeasedRow]) -> Proven:
     """The end of what is committed moves on as open transactions end; each such end is reported once."""
     holders = {row.holder.encode() for row in rows}
-    proven: set[LeasedRow] = set()
+    proven: dict[LeasedRow, str] = {}
     deadline = time.monotonic() + _READ_WITHIN
     while at < end:
         for message in reader.consume(_AT_A_TIME, 0.5):
@@ -182,11 +193,12 @@ def _read_up_to(reader: Consumer, at: int, end: int, rows: frozenset[LeasedRow])
             if error is None:
                 at = (message.offset() or 0) + 1
                 if message.key() in holders:
-                    proven |= rows.intersection(rows_of(message.key(), message.value()))
+                    known = rows_of(message.key(), message.value())
+                    proven.update((row, destination) for row, destination in known if row in rows)
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                 at = max(at, message.offset() or 0)
             else:
                 raise KafkaException(error)
         if at < end and time.monotonic() > deadline:
             raise BrokerUnreachable(f"transactions stay open in the topic of proofs {reader.assignment()[0].topic}")
-    return frozenset(proven)
+    return proven

@@ -27,7 +27,7 @@ from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
 from relay.core.ports import Publisher
-from relay.core.proofs import HeldLeases, LeasedRow, Proofs
+from relay.core.proofs import HeldLeases, LeasedRow, Proofs, Proven
 
 _log = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class KafkaTransactions(KafkaAsking, Proofs):
             for slot in taken:
                 self._put_back(slot)
 
-    async def decide(self, slot: Slot, rows: Iterable[LeasedRow]) -> frozenset[LeasedRow]:
+    async def decide(self, slot: Slot, rows: Iterable[LeasedRow]) -> Proven:
         """What became of a transaction of the slot whose commit was asked for; as a finder finds out."""
         slot.in_doubt = True
         self.drop(slot)
@@ -263,5 +263,5 @@ class _SameProducers(KafkaPublisher, Proofs):
     async def end_holder(self, holder: str) -> None:
         await self._producers.end_holder(holder)
 
-    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+    async def proven(self, rows: Sequence[LeasedRow]) -> Proven:
         return await self._producers.proven(rows)

@@ -60,6 +60,7 @@ def _fan_out(event: OutboxEvent, sent: Sequence[Place], assignment: Assignment) 
     for via, name in left:
         copy = _copy(event, name)
         copy.copy_for = via if len(sent) > 1 else ""
+        copy.in_part = len(left) > 1
         assignment.fan_outs[id(copy)] = fan_out, via
         assignment.by_via.setdefault(via, []).append(copy)
 

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from relay.core.event import OutboxEvent
 from relay.core.outcome import (
@@ -37,12 +37,23 @@ from relay.core.outcome import (
     Withheld,
 )
 from relay.core.ports import Publisher
+from relay.core.proofs import HeldLeases, Proofs
 from relay.core.telemetry import DestinationState
+from relay.engine.destination.copies import CopyLeases
 from relay.engine.destination.destination import Destination, Times
 
 logger = logging.getLogger(__name__)
 
 _LOOK = 0.5  # seconds between two looks at what was offered
+
+
+class _Offered(NamedTuple):
+    """A copy that was handed over."""
+
+    event: OutboxEvent
+    sink: OutcomeSink
+    at: float
+    leases: CopyLeases | None
 
 
 class Member(Destination):
@@ -53,9 +64,9 @@ class Member(Destination):
         super().__init__(name, publisher, times, lambda: asyncio.get_running_loop().time(), asyncio.Event())
         self._any_answers = any_answers
         self._acknowledged = 0
-        self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink]] = deque()
-        self._open: dict[int, tuple[OutboxEvent, OutcomeSink, float]] = {}
-        """Handed over and not resolved, with the time, by the event's identity; oldest first."""
+        self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink, HeldLeases | None]] = deque()
+        self._open: dict[int, _Offered] = {}
+        """Handed over and not resolved, by the event's identity; oldest first."""
         self._undecided: list[tuple[OutboxEvent, TimedOut | ConnectionCut, OutcomeSink]] = []
         self._echo: Outcome | None = None
         """What becomes of all that is forgotten, while that says nothing of whether it answers."""
@@ -84,8 +95,11 @@ class Member(Destination):
 
     # What is offered.
 
-    def offer(self, events: list[OutboxEvent], sink: OutcomeSink) -> None:
-        """Take events to hand over, or resolve them at once while it is away, or blocked but for one that is tried."""
+    def offer(self, events: list[OutboxEvent], sink: OutcomeSink, holding: HeldLeases | None = None) -> None:
+        """Take events to hand over, or resolve them at once while it is away, or blocked but for one that is tried.
+
+        ``holding`` is for a publisher that leaves proofs.
+        """
         left: list[OutboxEvent] = []
         if not self.blocked:
             self._hear_blocked()
@@ -100,7 +114,7 @@ class Member(Destination):
             sink([(event, self._no_answer()) for event in left])
         if not events:
             return
-        self._waiting.append((events, sink))
+        self._waiting.append((events, sink, holding))
         if self._handing_over is None:
             self._handing_over = self._start(self._hand_over())
         if self._looking is None:
@@ -113,18 +127,25 @@ class Member(Destination):
                 async with self._turn:
                     if not self._waiting:  # forgotten while this waited for its turn
                         continue
-                    events, sink = self._waiting.popleft()
+                    events, sink, holding = self._waiting.popleft()
+                    leases = None if holding is None else CopyLeases(holding, lambda event: id(event) in self._open)
                     now = self._clock()
-                    self._open.update((id(event), (event, sink, now)) for event in events)
-                    error = await self._publish(events, sink)
+                    self._open.update((id(event), _Offered(event, sink, now, leases)) for event in events)
+                    error = await self._publish(events, sink, leases)
                 if error is not None:
                     await self._failed(error, sink)
         finally:
             self._handing_over = None
 
-    async def _publish(self, events: list[OutboxEvent], sink: OutcomeSink) -> BaseException | None:
+    async def _publish(
+        self, events: list[OutboxEvent], sink: OutcomeSink, leases: CopyLeases | None
+    ) -> BaseException | None:
         """A task of its own, so that it can be cancelled while the client waits for room. Returns what it raised."""
-        publishing = asyncio.ensure_future(self.publisher.publish(events, partial(self._resolve, sink)))
+        resolve = partial(self._resolve, sink)
+        if leases is not None and isinstance(self.publisher, Proofs):
+            publishing = asyncio.ensure_future(self.publisher.publish_held(events, resolve, leases))
+        else:
+            publishing = asyncio.ensure_future(self.publisher.publish(events, resolve))
         self._publishing = publishing
         try:
             await asyncio.wait({publishing})
@@ -211,7 +232,7 @@ class Member(Destination):
             # ``run`` takes back what the broker does not take: it would keep the places of those that do.
             self._forget_for = reason
             self._attention.set()
-        oldest = min((offered_at for *_, offered_at in self._open.values()), default=now)
+        oldest = min((one.at for one in self._open.values()), default=now)
         self.note_wait(now - oldest)
         if self._waiting or self._open or DestinationState.SLOW in self._why:
             self._look_later()
@@ -247,12 +268,12 @@ class Member(Destination):
     def take_back(self, reason: str) -> None:
         """What is not on its way is ``Withheld``."""
         waiting, self._waiting = self._waiting, deque()
-        for events, sink in waiting:
+        for events, sink, _ in waiting:
             sink([(event, Withheld(reason)) for event in events])
         self.publisher.take_back(reason)
 
     async def forget(self, reason: str) -> None:
-        """On return the client holds nothing, and everything offered is resolved."""
+        """On return the client holds nothing, and everything offered is resolved, but for what is being committed."""
         # Of one that is blocked, not away, the client's word that nothing is reachable means what was just said of it.
         echo = self._no_answer() if self._echo is None and not self.reason else self._echo
         with self._saying(echo):
@@ -262,7 +283,7 @@ class Member(Destination):
     async def _let_go(self, reason: str) -> list[tuple[OutboxEvent, OutcomeSink]]:
         """Likewise, but for what the client had not taken yet of the offer under way: that is returned."""
         waiting, self._waiting = self._waiting, deque()
-        for events, sink in waiting:
+        for events, sink, _ in waiting:
             sink([(event, self._no_answer()) for event in events])
         if self._publishing is not None:
             self._publishing.cancel()
@@ -272,9 +293,12 @@ class Member(Destination):
             except Exception:  # a package of another project raises what it likes
                 message = "destination %s could not abandon its messages"
                 logger.exception(message, self.name, extra={"action": "abandon_failed"})
-            left, self._open = self._open, {}
+            held, self._open = self._open, {}
+            for place, one in held.items():
+                if one.leases is not None and one.leases.has_begun(one.event):
+                    self._open[place] = one
         self._resolve_undecided(lambda _: self._no_answer())
-        return [(event, sink) for event, sink, _ in left.values()]
+        return [(one.event, one.sink) for place, one in held.items() if place not in self._open]
 
     async def abandon(self, reason: str) -> None:
         """The engine makes it forget everything; whether it answers is not said by that."""

@@ -12,7 +12,7 @@ from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
 from relay.core.places import Router
 from relay.core.ports import Publisher
-from relay.core.proofs import HeldLeases, LeasedRow, ProofReader, Proofs
+from relay.core.proofs import HeldLeases, LeasedRow, ProofReader, Proofs, Proven
 from relay.engine.destination.assign import assign, restoring
 from relay.engine.destination.drops import Drops
 
@@ -89,7 +89,7 @@ class _RoutedReader(RoutedPublisher, ProofReader):
     async def end_holder(self, holder: str) -> None:
         await self._inner.end_holder(holder)
 
-    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+    async def proven(self, rows: Sequence[LeasedRow]) -> Proven:
         return await self._inner.proven(rows)
 
 

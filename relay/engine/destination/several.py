@@ -14,6 +14,7 @@ from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
 from relay.core.places import Router
 from relay.core.ports import Publisher
+from relay.core.proofs import HeldLeases
 from relay.engine.destination.assign import assign, restoring
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
@@ -63,12 +64,15 @@ class SeveralPublishers:
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event to its destination. Returns at once: each destination hands over in a task of its own."""
+        self._offer(events, sink, None)
+
+    def _offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases | None) -> None:
         assignment = assign(events, self._router, self._drops)
         if assignment.resolved:
             sink(assignment.resolved)
         restored = restoring(sink, assignment)
         for via, sent in assignment.by_via.items():
-            self.members[via].offer(sent, restored)
+            self.members[via].offer(sent, restored, holding)
 
     async def probe(self, timeout: float) -> None:
         """Probe some of them, in turn, and all others when none of those answers; return with the first answer.
@@ -140,4 +144,4 @@ class SeveralPublishers:
     def twin(self) -> SeveralPublishers:
         """The same rules over twins of all."""
         twins = {name: member.publisher.twin() for name, member in self.members.items()}
-        return SeveralPublishers(twins, self._router, self._drops, self._times)
+        return type(self)(twins, self._router, self._drops, self._times)

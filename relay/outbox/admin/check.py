@@ -68,13 +68,13 @@ def check_storage(
     retention: float,
     in_order: bool = False,
     delete_delivered: bool = False,
-    fan_out: bool = False,
+    fan_out: Level | None = None,
     dated: Sequence[str] = (),
 ) -> tuple[list[Finding], list[str] | None]:
     """The findings, and the event types that wait for a destination; None when they could not be read.
 
     ``lease_timeout`` is LEASE_TIMEOUT in seconds. ``in_order`` says that ORDERING is ``key``, ``delete_delivered`` that
-    ON_DELIVERED is ``delete``, ``fan_out`` that routes send events to several destinations: each needs more.
+    ON_DELIVERED is ``delete``: each needs more. ``fan_out`` is how bad it is to be without the extension fan-out.
     ``retention`` is the age in seconds up to which prune retains delivered events. ``dated`` says what of the messages
     has a time that receivers may refuse.
     """
@@ -89,7 +89,7 @@ def check_storage(
                 findings += look(connection, table)
             findings += _beside(connection, table)
             findings += _order(connection, table) if in_order else ()
-            findings += [_fan_out(connection, table)] if fan_out else ()
+            findings += [_fan_out(connection, table, fan_out)] if fan_out is not None else ()
             findings.append(mode_finding(connection, table, delete_delivered=delete_delivered))
             findings += _times(connection, table, lease_timeout)
             findings += [_dead(connection, table), prune_delay(connection, table, retention), _horizon(connection)]
@@ -199,18 +199,19 @@ def _prepared_transactions(connection: Connection, table: TableName) -> Iterator
         yield Finding(Level.OK, "wake-up", f"{message}: do not add it where applications use two-phase commit")
 
 
-def _fan_out(connection: Connection, table: TableName) -> Finding:
+def _fan_out(connection: Connection, table: TableName, level: Level) -> Finding:
     """The column that remembers which of several destinations have acknowledged an event."""
     [(_, _, columns, writable, _)] = fetch(connection, statement("outbox/table:describe"), {"table": table.quoted})
     if FAN_OUT_COLUMN in (writable or ()):
         return Finding(Level.OK, "fan-out", f"the column {FAN_OUT_COLUMN} exists")
     again = "an event that one of several destinations has not acknowledged is sent to all of them again"
+    again = "KAFKA_TRANSACTIONS needs it" if level is Level.ERROR else again
     if FAN_OUT_COLUMN in columns:
         user = connection.info.user
         grant = f"run: {grant_on(FAN_OUT_RIGHT, table, user)}, then restart the relay"
-        return Finding(Level.WARNING, "fan-out", f"{user} may not write {FAN_OUT_COLUMN}: {again}", grant)
+        return Finding(level, "fan-out", f"{user} may not write {FAN_OUT_COLUMN}: {again}", grant)
     advice = f"run: {creation(table)} --with fan-out, grant the relay UPDATE ({FAN_OUT_COLUMN}), then restart it"
-    return Finding(Level.WARNING, "fan-out", f"there is no column {FAN_OUT_COLUMN}: {again}", advice)
+    return Finding(level, "fan-out", f"there is no column {FAN_OUT_COLUMN}: {again}", advice)
 
 
 def _times(connection: Connection, table: TableName, lease_timeout: float) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +14,7 @@ from relay.brokers.kafka.fencing import Fencings
 from relay.brokers.kafka.proofs import records, rows_of, topic_of
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.clock import steady_seconds
-from relay.core.event import EventId, Fence, OutboxEvent
+from relay.core.event import EventId, Fence, OutboxEvent, RoutedEvent
 from relay.core.outcome import Acknowledged, Outcome, Permanent, Resolution, Unreachable, Withheld
 from relay.core.proofs import Begun, LeasedRow
 from relay.localservers.broker import EmbeddedBroker
@@ -40,10 +40,16 @@ class Leases:
         self.may_begin = asyncio.Event()
         self.may_begin.set()
 
-    async def begin(self, events: Sequence[OutboxEvent], since: float, seconds: float) -> list[Begun]:
+    async def begin(
+        self,
+        events: Sequence[OutboxEvent],
+        since: float,
+        seconds: float,
+        is_held: Callable[[OutboxEvent], bool] = lambda _: True,
+    ) -> list[Begun]:
         await self.may_begin.wait()
         assert since <= steady_seconds()
-        held = [event for event in events if event.event_id not in self.short]
+        held = [event for event in events if event.event_id not in self.short and is_held(event)]
         self.begun.append([event.event_id for event in held])
         return [Begun(FENCE, steady_seconds() + seconds, held)] if held else []
 
@@ -94,7 +100,7 @@ def proofs_in(url: str) -> list[LeasedRow]:
     reader.assign([TopicPartition(topic_of(PREFIX), 0, 0)])
     rows: list[LeasedRow] = []
     while (message := reader.poll(patience())) is not None and message.error() is None:
-        rows += rows_of(message.key(), message.value())
+        rows += [row for row, _ in rows_of(message.key(), message.value())]
     reader.close()
     return rows
 
@@ -160,11 +166,22 @@ def test_proofs_say_exactly_what_they_were_made_of() -> None:
     assert len(made) == 2
     assert {timestamp for _, _, timestamp in made} == {int(FENCE.timestamp() * 1000)}
     read = [row for key, value, _ in made for row in rows_of(key.encode(), value)]
-    assert read == [LeasedRow("relay-ü", FENCE, one) for one in ids]
+    assert read == [(LeasedRow("relay-ü", FENCE, one), "") for one in ids]
+
+
+def test_a_proof_of_a_copy_speaks_for_its_destination_while_another_one_lacks_the_event() -> None:
+    copies = [RoutedEvent(*event(number)) for number in range(3)]
+    for copy, in_part in zip(copies, (True, False, True), strict=True):
+        copy.copy_for, copy.in_part = "bus", in_part
+    made = records("relay-a", [Begun(FENCE, 0.0, copies)])
+    read = dict(known for key, value, _ in made for known in rows_of(key.encode(), value))
+    rows = [LeasedRow("relay-a", FENCE, copy.event_id) for copy in copies]
+    assert read == {rows[0]: "bus", rows[1]: "", rows[2]: "bus"}
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [(None, b"x" * 40), (b"k", None), (b"k", b"short"), (b"k", b"\2" + b"x" * 40)]
+    ("key", "value"),
+    [(None, b"x" * 40), (b"k", None), (b"k", b"short"), (b"k", b"\3" + b"x" * 40), (b"k", b"\2" + b"x" * 8)],
 )
 def test_what_is_no_proof_proves_nothing(key: bytes | None, value: bytes | None) -> None:
     assert list(rows_of(key, value)) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from relay.core.event import EventId, Fence, Status
 from relay.core.ports import Reaped
@@ -26,11 +26,14 @@ class AskedMemoryOutbox(MemoryOutbox):
         self.shown = frozenset({*left_out, *(row.event_id for row in leased)})
         return ExpiredLeases(leased, now if leased else None)
 
-    async def reap_exactly(self, rows: Sequence[LeasedRow]) -> Reaped:
+    async def reap_exactly(self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str]) -> Reaped:
         """Take back these leases."""
         now = self._statement()
         held = {row.event_id: (row.holder, row.fence) for row in rows}
         free = filter(self._is_free, self._in(Status.DELIVERING))
         chosen = [row for row in free if held.get(row.event_id) == (row.locked_by or "", row.locked_at)]
         with self.table.statement(chosen):
+            for row in chosen:
+                if self.table.fan_out and row.event_id in acknowledged:
+                    row.acknowledged_by = ",".join(filter(None, (row.acknowledged_by, acknowledged[row.event_id])))
             return self._take_back(chosen, now)

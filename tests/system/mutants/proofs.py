@@ -15,8 +15,8 @@ PROOFS: Final = (
     Mutant(
         "a proven event is reaped without asking",
         "relay/engine/finding.py",
-        "return [row for row in asked if row not in proven]",
-        "return asked",
+        'rest = [row for row in asked if proven.get(row) != ""]',
+        "rest = asked",
         (f"{_FINDING}::test_a_proven_row_that_the_database_refuses_is_not_reaped_and_holds_up_no_other",),
     ),
     Mutant(
@@ -43,7 +43,7 @@ PROOFS: Final = (
     Mutant(
         "an event without a proof is settled",
         "relay/engine/finding.py",
-        "await self._settle([row for row in asked if row in proven])",
+        'await self._settle([row for row in asked if proven.get(row) == ""])',
         "await self._settle(asked)",
         (f"{_FINDING}::test_what_is_proven_is_delivered_and_the_rest_is_reaped",),
     ),

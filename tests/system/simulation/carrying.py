@@ -63,11 +63,12 @@ class Carrying:
         rows = {
             one.event_id: LeasedRow(client.relay_id, each.fence, one.event_id) for each in begun for one in each.events
         }
+        proof = {rows[one.event_id]: one.proof_for for one in held}
         await client.stall()
-        answers = await self._produce(epoch, rows, held)
+        answers = await self._produce(epoch, proof, held)
         self._decided = answers == {} and self._lost is None
         if self._decided:
-            committed = await self._commit(epoch, rows, held)
+            committed = await self._commit(epoch, proof)
             self._decided = False
             self._tell([event for event in held if event.event_id in committed], ACKNOWLEDGED)
             left = [event for event in held if event.event_id not in committed]
@@ -82,11 +83,11 @@ class Carrying:
         self._refuse(held, answers)
 
     async def _produce(
-        self, epoch: int, rows: dict[EventId, LeasedRow], held: list[OutboxEvent]
+        self, epoch: int, proof: dict[LeasedRow, str], held: list[OutboxEvent]
     ) -> dict[EventId, Answer] | str:
         """What is refused, or what went wrong."""
         client, slot = self._client, self._slot
-        opened = client.opened(slot.number, held, frozenset(rows.values()))
+        opened = client.opened(slot.number, held, proof)
         try:
             answers = await client.ask(
                 lambda: client.transactions.produce(slot.name, epoch, opened, client, client.timeout)
@@ -100,7 +101,7 @@ class Carrying:
         found: dict[EventId, Answer] = answers
         return found
 
-    async def _commit(self, epoch: int, rows: dict[EventId, LeasedRow], held: list[OutboxEvent]) -> frozenset[EventId]:
+    async def _commit(self, epoch: int, proof: dict[LeasedRow, str]) -> frozenset[EventId]:
         """The ids that are committed; asked for again while the answer is lost."""
         client, slot = self._client, self._slot
         number = slot.number
@@ -115,11 +116,11 @@ class Carrying:
             else:
                 break
         if done:
-            await client.prove_apart(frozenset(rows.values()))
-            return frozenset(rows)
-        return await self._decide(rows)
+            await client.prove_apart(proof)
+            return frozenset(row.event_id for row in proof)
+        return await self._decide(list(proof))
 
-    async def _decide(self, rows: dict[EventId, LeasedRow]) -> frozenset[EventId]:
+    async def _decide(self, rows: Sequence[LeasedRow]) -> frozenset[EventId]:
         """As a finder does."""
         client, slot = self._client, self._slot
         slot.in_doubt, slot.epoch = True, None
@@ -127,7 +128,7 @@ class Carrying:
         while True:
             try:
                 await client.epoch(slot)
-                proven = await client.proven(list(rows.values()))
+                proven = await client.proven(rows)
             except BrokerUnreachable:
                 await asyncio.sleep(_AGAIN)
             else:

@@ -15,7 +15,7 @@ from relay.core.outcome import Acknowledged
 from relay.core.ports import Publisher
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.several import SeveralPublishers
+from relay.engine.destination.proving import several
 from relay.engine.options import EngineOptions
 from relay.outbox.options import KeyOrder
 from relay.routing.rules import Routes, Rule, Target
@@ -113,7 +113,7 @@ class FanOutWorld(World):
     """A history with a second broker, ``audit``."""
 
     ledger_type = FanOutLedger
-    client_type = FanOutClient
+    client_type: type[Client] = FanOutClient
     routes = _ROUTES
 
     def _prepare(self) -> None:
@@ -133,7 +133,7 @@ class FanOutWorld(World):
             keeps_runs=client.keeps_runs,
         )
         times = Times(retry_interval=options.connect_retry_interval, probe_timeout=1.0)
-        return SeveralPublishers({"main": client, "audit": second}, self.routes, Drops(), times)
+        return several({"main": client, "audit": second}, self.routes, Drops(), times)
 
     def kill(self, name: str) -> None:
         """SIGKILL: what it has heard is lost with it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ from tests.system.simulation.broker import Answer, Broker, Client
 class Entry:
     """A proof in its topic."""
 
-    rows: frozenset[LeasedRow]
+    rows: Mapping[LeasedRow, str]
+    """With the destination of several that it speaks for; empty where it speaks for the event."""
     state: str = "open"
 
 

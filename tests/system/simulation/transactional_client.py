@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, Permanent, Transient, Unreachable
 from relay.core.ports import Publisher, SingleDestination
-from relay.core.proofs import HeldLeases, LeasedRow, Proofs
+from relay.core.proofs import HeldLeases, LeasedRow, Proofs, Proven
 from tests.system.simulation.broker import Answer, Client
 from tests.system.simulation.carrying import Carrying
 from tests.system.simulation.database import name_of
@@ -120,11 +120,11 @@ class TransactionalClient(Client, Proofs):
             slot.epoch = (epoch, self.process.time())
         return slot.epoch
 
-    def opened(self, number: int, events: Sequence[OutboxEvent], rows: frozenset[LeasedRow]) -> Opened:
+    def opened(self, number: int, events: Sequence[OutboxEvent], rows: Mapping[LeasedRow, str]) -> Opened:
         """A transaction with its proof."""
-        return Opened(number, events, Entry(frozenset() if self.proof_apart else rows))
+        return Opened(number, events, Entry({} if self.proof_apart else rows))
 
-    async def prove_apart(self, rows: frozenset[LeasedRow]) -> None:
+    async def prove_apart(self, rows: Mapping[LeasedRow, str]) -> None:
         """Not done, but by a mutant: the proof in another request than the commit."""
         if self.proof_apart:
             with suppress(BrokerUnreachable):
@@ -179,7 +179,7 @@ class TransactionalClient(Client, Proofs):
         finally:
             self._put_back(*taken)
 
-    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+    async def proven(self, rows: Sequence[LeasedRow]) -> Proven:
         broker, until = self.transactions, self.process.time() + _READ_WITHIN
         end = await self.ask(broker.stable if self.reads_to_stable else lambda: len(broker.proofs))
         while self.believes == ("committed",) and await self.ask(broker.stable) < end:
@@ -187,11 +187,11 @@ class TransactionalClient(Client, Proofs):
                 raise BrokerUnreachable("transactions stay open")
             await asyncio.sleep(_PAUSE)
 
-        def read() -> frozenset[LeasedRow]:
-            known = (one.rows for one in broker.proofs[:end] if one.state in self.believes)
-            return frozenset(rows).intersection(frozenset().union(*known))
+        def read() -> Proven:
+            known = [one.rows for one in broker.proofs[:end] if one.state in self.believes]
+            return {row: one[row] for row in rows for one in known if row in one}
 
-        proven: frozenset[LeasedRow] = await self.ask(read)
+        proven: Proven = await self.ask(read)
         return proven
 
     async def abandon(self, reason: str) -> None:
@@ -235,7 +235,7 @@ class _Same(SingleDestination, Proofs):
 
     async def end_holder(self, holder: str) -> None: ...
 
-    async def proven(self, rows: Sequence[LeasedRow]) -> frozenset[LeasedRow]:
+    async def proven(self, rows: Sequence[LeasedRow]) -> Proven:
         return await self._client.proven(rows)
 
     async def abandon(self, reason: str) -> None: ...

@@ -7,7 +7,7 @@ reader of committed messages, none may be DELIVERED unseen, and none that was se
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,8 +48,9 @@ class AskedStorage(SimulatedStorage):
     async def expired(self, limit: int, excluded: Sequence[EventId] = (), *, first: bool) -> Any:
         return await self._housekeeping.run("expired", lambda: run(self._memory.expired(limit, excluded, first=first)))
 
-    async def reap_exactly(self, rows: Sequence[LeasedRow]) -> Any:
-        return await self._housekeeping.run("reap", lambda: run(self._memory.reap_exactly(rows)), size=len(rows))
+    async def reap_exactly(self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str]) -> Any:
+        work = self._memory.reap_exactly
+        return await self._housekeeping.run("reap", lambda: run(work(rows, acknowledged)), size=len(rows))
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ class Stranger(Fault):
 
     def begin(self, world: World) -> None:
         assert isinstance(world, TransactionalWorld)
-        world.broker.proofs.append(entry := Entry(frozenset()))
+        world.broker.proofs.append(entry := Entry({}))
         world.strangers[self.at] = entry
 
     def end(self, world: World) -> None:
@@ -99,7 +100,7 @@ class Busy(Fault):
 class TransactionalWorld(World):
     """A history whose relays all publish in transactions."""
 
-    ledger_type = TransactionalLedger
+    ledger_type: type[Ledger] = TransactionalLedger
     client_type: type[Client] = TransactionalClient
     broker_type: type[Broker] = TransactionalBroker
     storage_type = AskedStorage
@@ -124,8 +125,12 @@ class TransactionalWorld(World):
                 raise Violation(f"{sorted(ledger.inserted.keys() - ledger.done.keys())}: neither DELIVERED nor DEAD")
         ledger.check_table(self.database.table.rows, self._deletes)
         for one in ledger.arrivals:
-            if ledger.states[one] is not Status.DELIVERED:
-                raise Violation(f"{one}: a reader has seen it, and it is {ledger.states[one]}")
+            self._check_seen(one)
+
+    def _check_seen(self, one: EventId) -> None:
+        """What became of an event that a reader has seen."""
+        if self.ledger.states[one] is not Status.DELIVERED:
+            raise Violation(f"{one}: a reader has seen it, and it is {self.ledger.states[one]}")
 
 
 def draw_transactions(seed: int) -> Plan:
