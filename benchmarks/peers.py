@@ -4,7 +4,8 @@ Every peer gets a fresh database with the table that it reads, and a fresh topic
 ``logical`` for all of them. Each event is a transaction of its own and carries 512 bytes. After a warm-up the peer is
 frozen (SIGSTOP) while a backlog is written, and continued: from this moment to the last message, by the broker's clock,
 it drains. Then events come at a steady rate, and the time of each runs from the return of its COMMIT to the moment that
-the broker stored it at. Then nothing comes. CPU time is that of the peer and that of all PostgreSQL processes.
+the broker stored it at. Then nothing comes. The warm-up is backlogs, too, until one is no faster than the one before: a
+JVM that still compiles would be measured otherwise. CPU time is that of the peer and that of all PostgreSQL processes.
 
 ``--relay NAME=COMMAND`` adds another relay that honours the contract. ``--json`` adds the runs to those that the file
 holds, so that a comparison can be measured in parts: ``--peers``, ``--only``.
@@ -40,6 +41,8 @@ from benchmarks.writing import write_backlog, write_steadily
 
 _PARTS = ("drain", "latency", "idle")
 _DEADLINE = 300.0  # seconds for one backlog
+_FASTER = 1.05  # a warm-up goes on while a backlog is faster than the one before by this
+_MOST_BACKLOGS = 10  # of a warm-up
 _LOOK = 0.05  # seconds
 _LAST = 30.0  # seconds for the last messages of a steady rate
 _TICK = 0.001  # seconds of Kafka's clock; the end of the tick counts
@@ -81,7 +84,7 @@ class _Bench:
         figures: dict[str, float] = {}
         with psycopg.connect(url, autocommit=True) as connection, self._peer.start(url, self._kafka.url) as process:
             self._pid = process.pid
-            self._backlog(connection, self._options.warm_up)
+            figures["warm_up"] = self._warm(connection)
             for part, measure in (("drain", self._drain), ("latency", self._steady), ("idle", self._idle)):
                 if part in self._options.only:
                     figures |= measure(connection)
@@ -122,6 +125,16 @@ class _Bench:
                 raise TimeoutError(f"{self._peer.name} did not settle its events within {_DEADLINE:g} s")
             time.sleep(_LOOK)
         return before, self._costs()
+
+    def _warm(self, connection: psycopg.Connection) -> int:
+        """Let the peer send backlogs until its rate rises no more; returns of how many events they were."""
+        size: int = self._options.warm_up // 2
+        rates = [0.0]
+        while len(rates) < 3 or (rates[-1] > _FASTER * rates[-2] and len(rates) <= _MOST_BACKLOGS):
+            before, after = self._backlog(connection, size)
+            rates.append(size / (after.at - before.at))
+            print(f"{self._peer.name}: {size:,} events to warm up, {rates[-1]:,.0f}/s", file=sys.stderr)
+        return size * (len(rates) - 1)
 
     def _drain(self, connection: psycopg.Connection) -> dict[str, float]:
         count = self._options.events
@@ -171,8 +184,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--relay", action="append", default=[], metavar="NAME=COMMAND", help="another relay")
     parser.add_argument("--only", nargs="+", default=_PARTS, choices=_PARTS, help="what is measured (default all)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each peer (default 3)")
-    parser.add_argument("--warm-up", type=int, default=50_000, help="events that do not count (default 50000)")
-    parser.add_argument("--events", type=int, default=100_000, help="events of the backlog (default 100000)")
+    parser.add_argument("--warm-up", type=int, default=100_000, help="at least this many do not count (default 100000)")
+    parser.add_argument("--events", type=int, default=200_000, help="events of the backlog (default 200000)")
     parser.add_argument("--rate", type=float, default=200.0, help="events a second at the steady rate (default 200)")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of the steady rate (default 20)")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds that the idle peer is watched (default 20)")

@@ -15,6 +15,8 @@ class PeerRun:
     peak_mebibytes: float
     lost: int
     duplicates: int
+    warm_up: float | None = None
+    """Events before those that count."""
     events_per_second: float | None = None
     """Of a backlog."""
     cpu_per_million: float | None = None
@@ -37,6 +39,7 @@ class PeerRun:
 
 
 _COLUMNS = {
+    "warm_up": ("warmed by events", ",.0f"),
     "events_per_second": ("events/s", ",.0f"),
     "cpu_per_million": ("own CPU s per million", ".1f"),
     "postgres_per_million": ("PostgreSQL CPU s per million", ".1f"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Protocol
 
 from relay.core.ports import Backlog
@@ -33,6 +33,17 @@ class DestinationState(IntEnum):
     """It refuses the login or the TLS handshake."""
 
 
+class Count(StrEnum):
+    """What is counted and nothing more. Each is a counter without labels, whose row in the catalogue names it."""
+
+    LEASES_LOST = "leases_lost"
+    """Outcomes or renewals whose lease was lost."""
+    RELEASED = "released"
+    """Events released without an attempt."""
+    DROPPED = "dropped"
+    """Acknowledged at the first attempt as duplicates: the broker holds others with their ids."""
+
+
 class Telemetry(Protocol):
     """A sink of measurements. Methods are cheap, never raise and never wait. Times are seconds."""
 
@@ -47,26 +58,20 @@ class Telemetry(Protocol):
     def acknowledged(self, publish_seconds: Sequence[float], e2e_seconds: Sequence[float]) -> None:
         """Events acknowledged together: seconds since the offer and since ``created_at``."""
 
-    def dropped(self, events: int) -> None:
-        """Acknowledged at the first attempt as duplicates: the broker holds others with their ids."""
-
     def refused(self, publish_seconds: Sequence[float]) -> None:
         """Events that failed together: seconds since the offer."""
 
     def settled(self, delivered: int, failed: int) -> None:
         """Outcomes written under a valid fence."""
 
-    def leases_lost(self, events: int) -> None:
-        """Outcomes or renewals whose lease was lost."""
+    def count(self, what: Count, events: int) -> None:
+        """So many more of these."""
 
     def row_refused(self, doing: str) -> None:
         """The database refuses to ``claim``, ``settle``, ``renew`` or ``reap`` one row, once more."""
 
     def reaped(self, retried: int, buried: int) -> None:
         """Expired leases reclaimed."""
-
-    def released(self, events: int) -> None:
-        """Events released without an attempt."""
 
     def in_flight(self, events: int) -> None:
         """Events claimed and not settled, now."""

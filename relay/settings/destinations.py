@@ -1,4 +1,4 @@
-"""The variables of each kind of destination. ``relay.settings.variables`` has all others and the table of groups."""
+"""The variables of each kind of destination. ``relay.settings.variables`` has all others."""
 
 from __future__ import annotations
 
@@ -184,3 +184,7 @@ class Aws(VariableGroup):
         "account, or where the relay cannot reach STS.",
         shown="the credentials' account, the URL's region",
     )
+
+
+class Destinations(Aws, Http, RabbitMQ, Redis, Nats, Kafka):
+    """The variables of every kind; the group that is shown first is the last base."""

@@ -15,8 +15,8 @@ from typing import Any, Final
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.core.toml import read_toml, unknown_key
-from relay.settings import destinations, rules
-from relay.settings.fields import VariableGroup
+from relay.settings import rules
+from relay.settings.destinations import Destinations
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 
@@ -25,12 +25,7 @@ _EXAMPLE: Final = 'write for example [main] and below it url = "kafka://host:909
 _KEYS: Final = {"type": "PUBLISHER_TYPE", "url": "PUBLISHER_URL", "url_file": "PUBLISHER_URL_FILE"}
 _OF_ALL: Final = ("MESSAGE_FORMAT", "CLOUDEVENTS_SOURCE")
 """Variables that belong to no type."""
-_OPTIONS: Final = frozenset(map(str.lower, _OF_ALL)) | frozenset(
-    field
-    for group in vars(destinations).values()
-    if isinstance(group, type) and issubclass(group, VariableGroup) and group.__module__ == destinations.__name__
-    for field in group.model_fields
-)
+_OPTIONS: Final = frozenset({*map(str.lower, _OF_ALL), *Destinations.model_fields})
 """The variables of the types of destinations, in small letters."""
 
 

@@ -14,7 +14,7 @@ from relay.core.formats import choice as formats
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
-from relay.settings.destinations import Aws, Http, Kafka, Nats, RabbitMQ, Redis
+from relay.settings.destinations import Destinations
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
     Count,
@@ -100,9 +100,8 @@ class Publishing(VariableGroup):
 
     publisher_url: SecretUrl | None = variable(
         None,
-        "The broker: `host:9092,host2:9092` or `kafka://…`; `nats://…`; `redis://…`, `redis+sentinel://…` or "
-        "`redis+cluster://…`; `amqp://…`; `sqs://eu-central-1`, `sns://…`; the `https://…` of a webhook (see "
-        "docs/reference/messages.md).",
+        f"Where events go: {kinds.listed([f'`{one.schemes[0]}://…`' for one in kinds.KINDS.values()])}; with "
+        "PUBLISHER_TYPE also `host:9092,host2:9092` (see docs/reference/messages.md).",
         shown=f"required for {', '.join(_WITH_URL[:-1])} and {_WITH_URL[-1]}",
     )
     publisher_url_file: Text | None = instead_of("PUBLISHER_URL", "URL")
@@ -242,12 +241,7 @@ class Variables(
     Storing,
     Logging,
     Serving,
-    Aws,
-    Http,
-    RabbitMQ,
-    Redis,
-    Nats,
-    Kafka,
+    Destinations,
     Retrying,
     Relaying,
     Routing,
@@ -257,7 +251,11 @@ class Variables(
     """All of them in one, the group that is shown first as the last base."""
 
 
-GROUPS: tuple[type[VariableGroup], ...] = Variables.__bases__[::-1]
+GROUPS: tuple[type[VariableGroup], ...] = tuple(
+    group
+    for base in Variables.__bases__[::-1]
+    for group in (Destinations.__bases__[::-1] if base is Destinations else (base,))
+)
 """In the order in which they are shown; a group's docstring is its heading."""
 NAMES: tuple[str, ...] = tuple(field.upper() for group in GROUPS for field in group.model_fields)
 """Every variable by its name in the environment, but ``OTEL_*``, which belong to the OpenTelemetry standard."""

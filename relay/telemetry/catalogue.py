@@ -7,8 +7,11 @@ and name no metric themselves. A new metric is a row here and a provider of its 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
+
+from relay.core.telemetry import Count
 
 
 class MetricType(StrEnum):
@@ -38,6 +41,8 @@ class Metric(NamedTuple):
     """Without ``relay_id``."""
     meaning: str
     section: Section = Section.RELAY
+    counts: Count | None = None
+    """What the engine counts, where it counts and nothing more."""
 
     @property
     def all_labels(self) -> tuple[str, ...]:
@@ -54,6 +59,10 @@ def _row(
     metric = Metric(name, kind, labels, meaning, section)
     _ROWS.append(metric)
     return metric
+
+
+def _count(name: str, what: Count, meaning: str) -> None:
+    _ROWS.append(Metric(name, MetricType.COUNTER, (), meaning, counts=what))
 
 
 _C, _G, _H = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
@@ -146,18 +155,17 @@ LEASES_REAPED = _row(
     ("result",),
     "Expired leases reclaimed, each a failed attempt: retried or dead.",
 )
-LEASES_LOST = _row("openoutbox_leases_lost_total", _C, (), "Outcomes and renewals that came after the lease was lost.")
+_count("openoutbox_leases_lost_total", Count.LEASES_LOST, "Outcomes and renewals that came after the lease was lost.")
 ROWS_REFUSED = _row(
     "openoutbox_rows_refused_total",
     _C,
     ("op",),
     "Times that the database refused one row: to claim, settle, renew or reap it. The log and /readyz name it.",
 )
-RELEASED = _row("openoutbox_events_released_total", _C, (), "Events released without using up an attempt.")
-DUPLICATES = _row(
+_count("openoutbox_events_released_total", Count.RELEASED, "Events released without using up an attempt.")
+_count(
     "openoutbox_events_dropped_as_duplicates_total",
-    _C,
-    (),
+    Count.DROPPED,
     "Events that NATS acknowledged at their first attempt as duplicates: the stream has another message with that id, "
     "and not this one. Another outbox uses its ids, or a replay came within the duplicate window.",
 )
@@ -258,4 +266,5 @@ LISTED_AT = _row(
 )
 
 CATALOGUE: tuple[Metric, ...] = tuple(_ROWS)
+COUNTED: Mapping[Count, Metric] = {metric.counts: metric for metric in CATALOGUE if metric.counts is not None}
 """All of them, those of the contract first."""

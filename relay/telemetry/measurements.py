@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from relay.core.clock import DatabaseClock
 from relay.core.ports import Backlog
-from relay.core.telemetry import RelayState
+from relay.core.telemetry import Count, RelayState
 from relay.core.tracecontext import TraceContext
 from relay.core.upkeep import Upkeep
 from relay.telemetry import catalogue as metrics
@@ -33,7 +33,8 @@ class Measurements:
         self._clock = clock
         self.database_clock = DatabaseClock(clock)
         """Measured by the storage."""
-        self._delivered = self._failed = self._lost = self._released = self._dropped = 0
+        self._delivered = self._failed = 0
+        self._counts = dict.fromkeys(Count, 0)
         self._reaped_retried = self._reaped_dead = 0
         self._refused = dict.fromkeys(("claim", "settle", "renew", "reap"), 0)
         self._in_flight = 0
@@ -82,27 +83,19 @@ class Measurements:
         self._delivered += delivered
         self._failed += failed
 
-    def leases_lost(self, events: int) -> None:
-        """Outcomes or renewals that came too late."""
-        self._lost += events
+    def count(self, what: Count, events: int) -> None:
+        """So many more of these."""
+        self._counts[what] += events
 
     def row_refused(self, doing: str) -> None:
         """The database refuses one row."""
         self._refused[doing] += 1
-
-    def dropped(self, events: int) -> None:
-        """Acknowledged as duplicates at the first attempt."""
-        self._dropped += events
 
     def reaped(self, retried: int, buried: int) -> None:
         """Reclaimed leases; each counts as a failed attempt, whichever relay held it."""
         self._failed += retried + buried
         self._reaped_retried += retried
         self._reaped_dead += buried
-
-    def released(self, events: int) -> None:
-        """Events released without an attempt."""
-        self._released += events
 
     def in_flight(self, events: int) -> None:
         """Events claimed and not settled, now."""
@@ -161,10 +154,8 @@ class Measurements:
         yield metrics.PAUSED, single(self._pauses)
         yield metrics.DESTINATION_AWAY, [Sample((event_type,), 1.0) for event_type in self._away]
         yield metrics.LEASES_REAPED, by_label(retried=self._reaped_retried, dead=self._reaped_dead)
-        yield metrics.LEASES_LOST, single(self._lost)
+        yield from ((metric, single(self._counts[what])) for what, metric in metrics.COUNTED.items())
         yield metrics.ROWS_REFUSED, by_label(**self._refused)
-        yield metrics.RELEASED, single(self._released)
-        yield metrics.DUPLICATES, single(self._dropped)
         yield metrics.LAST_CLAIM, single(self._last_claim)
         yield metrics.BUILD, [Sample((__version__,), 1.0)]
 

@@ -23,8 +23,8 @@ from relay.eventstore import (
 )
 from relay.eventstore.read import EventFilter
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
-from tests.eventstore.restoring import back_up, pooled, restore
 from tests.support.fixtures.postgres import Database
+from tests.support.restoring import back_up, pooled, restore
 from tests.support.waiting import eventually
 
 

@@ -23,8 +23,8 @@ import pytest
 from relay.core.errors import StorageUnavailable
 from relay.eventstore import ANY, Checkpoint, EventStore, NewEvent, PositionsWentBack
 from tests.eventstore.conftest import OTHER_TENANT, TENANT
-from tests.eventstore.restoring import back_up, restore
 from tests.support.fixtures.postgres import Database, drop_database
+from tests.support.restoring import back_up, restore
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay.core.clock import steady_seconds
 from relay.core.ports import Backlog
-from relay.core.telemetry import RelayState, Telemetry
+from relay.core.telemetry import Count, RelayState, Telemetry
 from relay.core.tracecontext import TraceContext
 from relay.core.upkeep import Upkeep
-from relay.telemetry.catalogue import CATALOGUE, DESTINATION_AWAY, Section
+from relay.telemetry.catalogue import CATALOGUE, COUNTED, DESTINATION_AWAY, Section
 from relay.telemetry.histogram import Histogram
 from relay.telemetry.measurements import Measurements
 from relay.telemetry.prometheus import PrometheusTelemetry
@@ -117,6 +117,16 @@ def test_the_backlog_says_when_it_was_read_and_the_lag_alone_does_not_make_it_yo
     assert readings["openoutbox_backlog_oldest_due_age_seconds"] == 4.0
 
 
+@pytest.mark.parametrize("what", Count)
+def test_what_is_counted_is_a_counter(telemetry: PrometheusTelemetry, what: Count) -> None:
+    telemetry.count(what, 4)
+    telemetry.count(what, 3)
+    assert {one: value(telemetry, metric.name) for one, metric in COUNTED.items()} == {
+        **dict.fromkeys(Count, 0),
+        what: 7,
+    }
+
+
 def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
     telemetry.claimed(0)
     telemetry.claimed(40)
@@ -126,9 +136,7 @@ def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
     telemetry.refused([0.5])
     telemetry.settled(3, 1)
     telemetry.settled(2, 0)
-    telemetry.leases_lost(4)
     telemetry.reaped(5, 6)
-    telemetry.released(7)
     telemetry.in_flight(8)
     telemetry.backlog(Backlog(10, 11, 12.5, 3.5, 13))
     telemetry.oldest_due_age(4.5)
@@ -152,9 +160,7 @@ def test_reports_become_numbers(telemetry: PrometheusTelemetry) -> None:
     assert value(telemetry, "openoutbox_backlog_oldest_due_age_seconds") == 4.5
     assert value(telemetry, "openoutbox_backlog_dead_events") == 13
     assert value(telemetry, "openoutbox_in_flight_events") == 8
-    assert value(telemetry, "openoutbox_leases_lost_total") == 4
     assert value(telemetry, "openoutbox_leases_reaped_total", result="dead") == 6
-    assert value(telemetry, "openoutbox_events_released_total") == 7
     assert value(telemetry, "openoutbox_last_successful_claim_timestamp_seconds") > 1.7e9
 
 

@@ -20,10 +20,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from relay.eventstore import ANY, EventStore, NewEvent, PositionsWentBack
 from relay.spark.connection import APPLICATION
-from tests.eventstore.restoring import back_up, restore
 from tests.spark.plain import EventCopy, EventCopyOf41
 from tests.support.fixtures.postgres import Database
 from tests.support.registrations import registering
+from tests.support.restoring import back_up, restore
 from tests.support.waiting import wait_until
 
 TENANTS = [UUID(int=number) for number in range(1, 26)]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from relay.core.ports import Backlog
-from relay.core.telemetry import RelayState
+from relay.core.telemetry import Count, RelayState
 from relay.core.upkeep import Upkeep
 
 
@@ -42,20 +42,14 @@ class MemoryTelemetry:
         self.counts["delivered"] += delivered
         self.counts["failed"] += failed
 
-    def leases_lost(self, events: int) -> None:
-        self.counts["leases_lost"] += events
+    def count(self, what: Count, events: int) -> None:
+        self.counts[what] += events
 
     def row_refused(self, doing: str) -> None:
         self.counts[f"{doing} refused"] += 1
 
-    def dropped(self, events: int) -> None:
-        self.counts["dropped"] += events
-
     def reaped(self, retried: int, buried: int) -> None:
         self.counts["reaped"] += retried + buried
-
-    def released(self, events: int) -> None:
-        self.counts["released"] += events
 
     def in_flight(self, events: int) -> None:
         self.most_in_flight = max(self.most_in_flight, events)
