@@ -136,15 +136,14 @@ async def _asked_about_async(channel: AsyncCaller, call: _Call, done: Enqueued) 
     return done
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     """What one call sends, checked and ready."""
 
     events: list[NewEvent]
     """In the order given."""
-    table: TableName
+    table: str | TableName
     inserts: list[tuple[LiteralString, dict[str, Any]]]
-    locks: tuple[LiteralString, dict[str, Any]]
     in_order: bool
     autocommit: bool
 
@@ -159,11 +158,8 @@ class _Call:
         autocommit: bool,
     ) -> _Call:
         announced = [events] if isinstance(events, NewEvent) else list(events)
-        name = table if isinstance(table, TableName) else TableName.parse(table)
-        inserts: list[Any] = insert_calls(announced, name, trace=trace)
-        keys = [event.partition_key for event in announced if event.partition_key is not None] if in_order else []
-        locks = (statement("outbox/insert:lock_keys"), {"keys": keys})
-        return cls(announced, name, inserts, locks, in_order, autocommit)
+        inserts: list[Any] = insert_calls(announced, table, trace=trace)
+        return cls(announced, table, inserts, in_order, autocommit)
 
     @property
     def event_ids(self) -> list[UUID]:
@@ -171,9 +167,16 @@ class _Call:
         return [event.event_id for event in self.events]
 
     @property
+    def locks(self) -> tuple[LiteralString, dict[str, Any]]:
+        """Takes the lock of each key."""
+        keys = [event.partition_key for event in self.events if event.partition_key is not None]
+        return statement("outbox/insert:lock_keys"), {"keys": keys}
+
+    @property
     def may_compare(self) -> tuple[LiteralString, dict[str, Any]]:
         """Asks whether the user may call what compares, and whether a trigger may leave events out."""
-        return statement("outbox/insert:may_compare", self.table, sql_api_functions(self.table)), {}
+        table = TableName.of(self.table)
+        return statement("outbox/insert:may_compare", table, sql_api_functions(table)), {}
 
     @property
     def again(self) -> list[tuple[LiteralString, dict[str, Any]]]:
@@ -188,11 +191,13 @@ class _Call:
             "event_types": [event.event_type for event in self.events],
             "digests": [hashlib.sha256(event.body).digest() for event in self.events],
         }
-        return statement("outbox/insert:others", names=sql_api_functions(self.table)), values
+        return statement("outbox/insert:others", names=sql_api_functions(TableName.of(self.table))), values
 
     def has_known(self, done: Enqueued) -> bool:
         """Whether an event was there already, or another unique index refused it."""
-        return done.inserted is not None and done.inserted < len(set(done.event_ids))
+        if done.inserted is None or done.inserted == len(done.event_ids):
+            return False
+        return done.inserted < len(set(done.event_ids))
 
     def compared(self, done: Enqueued, others: Sequence[Row] | None) -> Enqueued:
         """The result for ``others``; None where they were not asked for. Raises EnqueueRefused."""
@@ -225,4 +230,5 @@ class _Call:
 
     def done(self, row_counts: list[int]) -> Enqueued:
         """The result; without a count where psycopg's pipeline has not sent it yet."""
-        return Enqueued(self.event_ids, None if min(row_counts) < 0 else sum(row_counts))
+        inserted = sum(row_counts)
+        return Enqueued(self.event_ids, None if inserted < 0 else inserted)

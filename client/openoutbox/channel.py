@@ -6,16 +6,15 @@ handed in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Final, LiteralString, cast
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Final, LiteralString
 
 from openoutbox.failure import StatementFailure
 from openoutbox.names import TableName
 from openoutbox.ports import AsyncCaller, SyncCaller, Values
-
-if TYPE_CHECKING:
-    from openoutbox import targets, through_sqlalchemy
 
 OPEN_A_TRANSACTION: Final = (
     "Open a transaction around it: psycopg and asyncpg connection.transaction(), SQLAlchemy without "
@@ -32,57 +31,67 @@ _OPEN_A_CONNECTION: Final = {
     "str": "connect, and pass the connection of your own statements",
 }
 """What is handed in by mistake, and what to pass in its place."""
+_LIBRARIES: Final = frozenset({"psycopg", "sqlalchemy", "django", "asyncpg"})
 _NO_TABLE: Final = "42P01"
 _IS_THERE: Final = "23505"
 _ADDED: Final = "rows added again: "
-"""In the message of ``insert_again`` and ``mark_again``, before the number."""
+"""In the message of the statements with the tag ``again``, before the number."""
 
 
 def sync_channel(target: object) -> SyncCaller | None:
     """The channel of a synchronous connection, cursor or session; None for any other object."""
-    library = _library(target)
-    if library == "psycopg":
-        from openoutbox import through_psycopg as psycopg  # noqa: PLC0415
-
-        return psycopg.PsycopgChannel(target) if isinstance(target, psycopg.SYNC) else None
-    if library == "sqlalchemy":
-        from openoutbox import through_sqlalchemy as alchemy  # noqa: PLC0415
-
-        return alchemy.AlchemyChannel(target) if isinstance(target, alchemy.SYNC) else None
-    if library == "django":
-        from openoutbox import through_django as django  # noqa: PLC0415
-
-        connection = django.django_connection(target)
-        return None if connection is None else django.DjangoChannel(connection)
-    return None
+    kind: Any = type(target)
+    make = _sync_maker(kind)
+    return None if make is None else make(target)
 
 
 def async_channel(target: object) -> AsyncCaller | None:
     """The channel of an asynchronous connection, cursor or session; None for any other object."""
-    library = _library(target)
+    kind: Any = type(target)
+    make = _async_maker(kind)
+    return None if make is None else make(target)
+
+
+@lru_cache(maxsize=64)
+def _sync_maker(kind: type) -> Callable[[Any], SyncCaller | None] | None:
+    """What makes the channel for objects of a class. To find it again for each call would cost a tenth of an INSERT."""
+    library = _library(kind)
     if library == "psycopg":
         from openoutbox import through_psycopg as psycopg  # noqa: PLC0415
 
-        return psycopg.AsyncPsycopgChannel(target) if isinstance(target, psycopg.ASYNC) else None
+        return psycopg.PsycopgChannel if issubclass(kind, psycopg.SYNC) else None
     if library == "sqlalchemy":
         from openoutbox import through_sqlalchemy as alchemy  # noqa: PLC0415
 
-        if isinstance(target, alchemy.async_classes()):
-            return alchemy.AsyncAlchemyChannel(cast("through_sqlalchemy.AsyncTarget", target))
+        return alchemy.AlchemyChannel if issubclass(kind, alchemy.SYNC) else None
+    if library == "django":
+        from openoutbox import through_django as django  # noqa: PLC0415
+
+        return django.django_channel
+    return None
+
+
+@lru_cache(maxsize=64)
+def _async_maker(kind: type) -> Callable[[Any], AsyncCaller] | None:
+    library = _library(kind)
+    if library == "psycopg":
+        from openoutbox import through_psycopg as psycopg  # noqa: PLC0415
+
+        return psycopg.AsyncPsycopgChannel if issubclass(kind, psycopg.ASYNC) else None
+    if library == "sqlalchemy":
+        from openoutbox import through_sqlalchemy as alchemy  # noqa: PLC0415
+
+        return alchemy.AsyncAlchemyChannel if issubclass(kind, alchemy.async_classes()) else None
     if library == "asyncpg":
         from openoutbox import through_asyncpg as asyncpg  # noqa: PLC0415
 
-        return (
-            asyncpg.AsyncpgChannel(cast("targets.AsyncpgConnection", target))
-            if isinstance(target, asyncpg.ASYNC)
-            else None
-        )
+        return asyncpg.AsyncpgChannel if issubclass(kind, asyncpg.ASYNC) else None
     return None
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:
     """The failure that an error of a channel reports; None for any other error."""
-    library = _library(error)
+    library = _library(type(error))
     if library == "psycopg":
         from openoutbox import through_psycopg as psycopg  # noqa: PLC0415
 
@@ -102,17 +111,21 @@ def failure_of(error: BaseException) -> StatementFailure | None:
     return None
 
 
-@contextmanager
-def naming_table(command: str, table: TableName, default: str) -> Iterator[None]:
+class naming_table:  # noqa: N801 - a context manager, called as a function
     """Add a note to a driver's error for a missing table: the command that makes it."""
-    try:
-        yield
-    except Exception as error:
-        failure = failure_of(error)
-        if failure is not None and failure.sqlstate == _NO_TABLE:
-            option = "" if str(table) == default else f" --table {table}"
-            error.add_note(f"There is no table {table} in this database. Create it: {command}{option}")
-        raise
+
+    __slots__ = ("_command", "_default", "_table")
+
+    def __init__(self, command: str, table: str | TableName, default: str) -> None:
+        self._command, self._table, self._default = command, table, default
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        failure = None if error is None else failure_of(error)
+        if error is not None and failure is not None and failure.sqlstate == _NO_TABLE:
+            option = "" if str(self._table) == self._default else f" --table {self._table}"
+            error.add_note(f"There is no table {self._table} in this database. Create it: {self._command}{option}")
 
 
 def leaves_out(channel: SyncCaller, insert: LiteralString, values: Values) -> bool:
@@ -161,7 +174,7 @@ def type_name(target: object) -> str:
     return f"{type(target).__module__}.{type(target).__qualname__}"
 
 
-def _library(target: object) -> str | None:
-    """Which library an object comes from, or is derived from, without importing any."""
-    roots = {base.__module__.partition(".")[0] for base in type(target).__mro__}
-    return next((name for name in ("psycopg", "sqlalchemy", "django", "asyncpg") if name in roots), None)
+def _library(kind: type) -> str | None:
+    """Which library a class comes from, or is derived from, without importing any."""
+    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    return next((root for root in roots if root in _LIBRARIES), None)

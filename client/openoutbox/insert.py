@@ -46,7 +46,7 @@ def insert_rows(events: Iterable[NewEvent], *, trace: bool = False) -> InsertRow
 
 
 def insert_calls(
-    events: Sequence[NewEvent], table: TableName, *, trace: bool = False
+    events: Sequence[NewEvent], table: str | TableName, *, trace: bool = False
 ) -> list[tuple[LiteralString, dict[str, object] | InsertRows]]:
     """The statements that insert these events, each with its parameters: one for each ``STATEMENT_BYTES``.
 
@@ -55,17 +55,20 @@ def insert_calls(
     unique = distinct(events)
     context = trace_headers() if trace else {}
     if len(unique) == 1:
-        return [(_insert_one(table), _row(unique[0], context))]
-    return [(insert_statement(table), _rows(part, context)) for part in _parts(unique)]
+        return [_insert_one(unique[0], table, context)]
+    statement_ = insert_statement(TableName.of(table))
+    return [(statement_, _rows(part, context)) for part in _parts(unique)]
 
 
-def insert_again(events: Iterable[NewEvent], table: TableName) -> list[tuple[LiteralString, dict[str, object]]]:
+def insert_again(events: Iterable[NewEvent], table: str | TableName) -> list[tuple[LiteralString, dict[str, object]]]:
     """For each event a statement that fails where the event is there."""
-    return [(statement("outbox/insert:insert_again", table), _row(event, {})) for event in distinct(events)]
+    return [_insert_one(event, table, {}, again=True) for event in distinct(events)]
 
 
 def distinct(events: Iterable[NewEvent]) -> list[NewEvent]:
     """The events without repeats. Raises EventError as ``insert_rows`` does."""
+    if isinstance(events, list) and len(events) == 1 and isinstance(events[0], NewEvent):
+        return events
     unique: dict[UUID, NewEvent] = {}
     for event in events:
         if not isinstance(event, NewEvent):
@@ -75,21 +78,26 @@ def distinct(events: Iterable[NewEvent]) -> list[NewEvent]:
     return list(unique.values())
 
 
-@lru_cache(maxsize=64)
-def _insert_one(table: TableName) -> LiteralString:
-    return statement("outbox/insert:insert_one", table)
-
-
-def _row(event: NewEvent, context: dict[str, str]) -> dict[str, object]:
-    return {
+def _insert_one(
+    event: NewEvent, table: str | TableName, context: dict[str, str], *, again: bool = False
+) -> tuple[LiteralString, dict[str, object]]:
+    values: dict[str, object] = {
         "event_id": str(event.event_id),
         "event_type": event.event_type,
         "partition_key": event.partition_key,
         "payload": event.body,
         "headers": traced_headers(event.headers_json, context),
-        "delay": None if event.delay is None else event.delay.total_seconds(),
-        "available_at": event.available_at,
     }
+    held = event.delay is not None or event.available_at is not None
+    if held:
+        values["delay"] = None if event.delay is None else event.delay.total_seconds()
+        values["available_at"] = event.available_at
+    return _one_statement(table, held, again), values
+
+
+@lru_cache(maxsize=64)
+def _one_statement(table: str | TableName, held: bool, again: bool) -> LiteralString:
+    return statement("outbox/insert:insert_one", TableName.of(table), tags=["held"] * held + ["again"] * again)
 
 
 def _rows(events: Sequence[NewEvent], context: dict[str, str]) -> InsertRows:

@@ -36,7 +36,7 @@ class Mark(NamedTuple):
     def again(self, event_id: str) -> tuple[LiteralString, Values]:
         """The statement that fails where this event is marked."""
         values = {"consumer": self.values["consumer"], "event_id": event_id}
-        return statement("inbox/mark:mark_again", names={DEFAULT_INBOX: self.table}), values
+        return statement("inbox/mark:mark", names={DEFAULT_INBOX: self.table}, tags=["again"]), values
 
     def check(self, event_id: str, *, left_out: bool) -> None:
         """Raise InboxRefused for a mark that a trigger left out."""
@@ -49,7 +49,7 @@ class Mark(NamedTuple):
 
 def mark_of(what: str, ids: Values, consumer: object, table: str | TableName) -> Mark:
     """The statement and its parameters. Raises InboxRefused and ConfigError."""
-    name = table if isinstance(table, TableName) else TableName.parse(table)
+    name = TableName.of(table)
     values = {"consumer": checked("consumer", consumer), **ids}
     return Mark(name, statement(f"inbox/mark:{what}", names={DEFAULT_INBOX: name}), values)
 

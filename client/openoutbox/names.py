@@ -28,6 +28,11 @@ class TableName:
     schema: str | None = None
 
     @classmethod
+    def of(cls, table: str | TableName) -> TableName:
+        """As an argument may have it. Raises ConfigError as ``parse`` does."""
+        return table if isinstance(table, TableName) else cls.parse(table)
+
+    @classmethod
     def parse(cls, text: str) -> TableName:
         """Read ``table`` or ``schema.table``. Raises ConfigError for anything else."""
         parts = text.strip().split(".")

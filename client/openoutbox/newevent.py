@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
@@ -117,11 +117,11 @@ def _body(payload: object) -> bytes:
 def _headers_json(headers: object) -> str:
     if not isinstance(headers, Mapping):
         raise EventError(f"headers: a {type(headers).__name__}; pass a mapping of names to values")
+    if not headers:
+        return "{}"
     strangers = [name for name in headers if not isinstance(name, str)]
     if strangers:
         raise EventError(f"headers: the name {strangers[0]!r} is not a string")
-    if not headers:
-        return "{}"
     text = json_text("headers", dict(headers))
     if "\\u0000" in text and _ESCAPED_NUL.search(text):
         raise EventError("headers: a NUL character, which PostgreSQL cannot store")
@@ -134,7 +134,8 @@ def _check_text(name: str, value: object) -> None:
         raise EventError(f"{name}: a {type(value).__name__}; pass a string")
     if "\x00" in value:
         raise EventError(f"{name}: a NUL character, which PostgreSQL cannot store")
-    _utf8(name, value)
+    if not value.isascii():
+        _utf8(name, value)
 
 
 def _checked_times(delay: object, available_at: object) -> datetime | None:
@@ -199,19 +200,22 @@ def json_text(name: str, value: object, other: Callable[[object], object] | None
 
 def _check_names(value: object) -> None:
     """Raise ValueError for a mapping with two names of one JSON form, ``1`` and ``"1"``: readers keep one of them."""
-    if type(value) in _SCALARS:
-        return
-    if isinstance(value, Mapping):
-        if any(type(name) is not str for name in value):
+    if type(value) is dict or isinstance(value, Mapping):  # an abstract class is slow to ask
+        if not _TEXT.issuperset(map(type, value)):
             names = [name if isinstance(name, str) else _ENCODER.encode(name) for name in value]
             if len(set(names)) < len(names):
                 raise ValueError("two names of one object have the same JSON form")
-        value = list(value.values())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        for each in value:
-            _check_names(each)
+        parts: Iterable[object] = value.values()
+    elif type(value) is list or (isinstance(value, Sequence) and not isinstance(value, str)):
+        parts = value
+    else:
+        return
+    for part in parts:
+        if type(part) not in _SCALARS:
+            _check_names(part)
 
 
+_TEXT: Final = frozenset({str})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 

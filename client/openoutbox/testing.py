@@ -232,7 +232,7 @@ def _read(
     function: str, target: object, table: str | TableName, then: Callable[[list[Announced]], T]
 ) -> T | Awaitable[T]:
     """Hand the events to ``then``: at once, or when the answer is awaited."""
-    name = table if isinstance(table, TableName) else TableName.parse(table)
+    name = TableName.of(table)
     query = statement("outbox/testing:announced", name)
 
     async def read(channel: AsyncCaller) -> T:

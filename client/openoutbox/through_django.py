@@ -19,12 +19,6 @@ from openoutbox.ports import Row, Values
 from openoutbox.targets import DjangoConnection
 
 
-def django_connection(target: object) -> DjangoConnection | None:
-    """``target`` if it is a connection of Django to PostgreSQL; None for any other object."""
-    known = isinstance(target, BaseDatabaseWrapper | ConnectionProxy)
-    return cast("DjangoConnection", target) if known and getattr(target, "vendor", None) == "postgresql" else None
-
-
 class DjangoChannel:
     """A ``SyncChannel`` over ``django.db.connection`` or one of ``django.db.connections``."""
 
@@ -59,6 +53,16 @@ class DjangoChannel:
 
     def flush(self) -> None:
         """See ``SyncCaller``."""
+
+
+def django_channel(target: object) -> DjangoChannel | None:
+    """The channel of a connection of Django to PostgreSQL; None for any other object."""
+    known = isinstance(target, BaseDatabaseWrapper | ConnectionProxy)
+    return (
+        DjangoChannel(cast("DjangoConnection", target))
+        if known and getattr(target, "vendor", None) == "postgresql"
+        else None
+    )
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:

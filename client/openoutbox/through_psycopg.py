@@ -39,8 +39,7 @@ class PsycopgChannel:
 
     def send(self, statement: LiteralString, values: Values) -> int:
         """See ``SyncChannel``."""
-        with Cursor(self._connection) as cursor:
-            return cursor.execute(_binary(statement), values, prepare=False).rowcount
+        return Cursor(self._connection).execute(_binary(statement), values, prepare=False).rowcount
 
     def fetch(self, statement: LiteralString, values: Values) -> list[TupleRow]:
         """See ``SyncChannel``."""
@@ -82,8 +81,7 @@ class AsyncPsycopgChannel:
 
     async def send(self, statement: LiteralString, values: Values) -> int:
         """See ``SyncChannel``."""
-        async with AsyncCursor(self._connection) as cursor:
-            return (await cursor.execute(_binary(statement), values, prepare=False)).rowcount
+        return (await AsyncCursor(self._connection).execute(_binary(statement), values, prepare=False)).rowcount
 
     async def fetch(self, statement: LiteralString, values: Values) -> list[TupleRow]:
         """See ``SyncChannel``."""

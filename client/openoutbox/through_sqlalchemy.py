@@ -7,12 +7,12 @@ only for an asynchronous one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import Connection, CursorResult, TextClause, exc, text
+from sqlalchemy import Connection, TextClause, exc, text
 from sqlalchemy.orm import Session, scoped_session
 
 from openoutbox.failure import StatementFailure
@@ -28,6 +28,7 @@ SyncTarget: TypeAlias = Connection | Session | scoped_session[Any]
 SYNC = (Connection, Session, scoped_session)
 
 _IDLE = 0  # libpq's PQTRANS_IDLE
+_ROW_COUNT = {"preserve_rowcount": True}
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
@@ -47,8 +48,7 @@ class AlchemyChannel:
 
     def send(self, statement: str, values: Values) -> int:
         """See ``SyncChannel``."""
-        with _without_parameters():
-            return cast("CursorResult[Any]", self._target.execute(_clause(statement), values)).rowcount
+        return _send(self._target, statement, values)
 
     def fetch(self, statement: str, values: Values) -> Sequence[Row]:
         """See ``SyncChannel``."""
@@ -82,8 +82,7 @@ class AsyncAlchemyChannel:
 
     async def send(self, statement: str, values: Values) -> int:
         """See ``SyncChannel``."""
-        with _without_parameters():
-            return cast("CursorResult[Any]", await self._target.execute(_clause(statement), values)).rowcount
+        return await self._target.run_sync(_send, statement, values)
 
     async def fetch(self, statement: str, values: Values) -> Sequence[Row]:
         """See ``SyncChannel``."""
@@ -131,13 +130,15 @@ def _commits_at_once(target: Connection | Session) -> bool:
     return bool(driver.info.transaction_status == _IDLE)
 
 
-@contextmanager
-def _without_parameters() -> Iterator[None]:
-    """Keep the parameters out of the message of an error: a payload may be confidential."""
+def _send(target: Connection | Session, statement: str, values: Values) -> int:
+    """Send a statement as the driver takes it, where that is its form: SQLAlchemy's own costs as much as the INSERT."""
+    connection = target if isinstance(target, Connection) else target.connection()
     try:
-        yield
+        if connection.dialect.paramstyle == "pyformat":
+            return connection.exec_driver_sql(statement, values, _ROW_COUNT).rowcount
+        return connection.execute(_clause(statement), values, execution_options=_ROW_COUNT).rowcount
     except exc.StatementError as error:
-        error.hide_parameters = True
+        error.hide_parameters = True  # in its message: a payload may be confidential
         raise
 
 
@@ -145,5 +146,4 @@ def _without_parameters() -> Iterator[None]:
 def _clause(statement: str) -> TextClause:
     """SQLAlchemy's form of a statement with ``%(name)s`` parameters: ``:name``, and every other colon escaped."""
     escaped = statement.replace(":", r"\:")
-    named = _PARAMETER.sub(r":\1", escaped).replace("%%", "%")
-    return text(named).execution_options(preserve_rowcount=True)
+    return text(_PARAMETER.sub(r":\1", escaped).replace("%%", "%"))

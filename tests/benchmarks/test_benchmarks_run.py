@@ -247,6 +247,12 @@ def test_console(tmp_path: Path) -> None:
 
 
 @LAB
+def test_the_cost_of_an_enqueue() -> None:
+    lines = printed("lab.enqueue_cost", "--events=40", "--rounds=1").splitlines()
+    assert [line.split()[0] for line in lines] == ["psycopg", "asyncpg", "sqlalchemy", "sqlalchemy-asyncpg"]
+
+
+@LAB
 def test_the_cost_of_traces() -> None:
     lines = printed("lab.tracing_cost", "--events=2000", "--rounds=2").splitlines()
     assert lines[2] == "null, batches of 1000, 1% sampled, medians of 2 rounds:"

@@ -29,39 +29,31 @@ FROM
 ON CONFLICT DO NOTHING;
 
 -- name: insert_one
--- As insert, for one event: without arrays it costs the application half as much.
+-- As insert, for one event: without arrays it costs the application half as much. Tag held: it has a delay or a time.
+-- Tag again: after an insert that added fewer rows than it had. It always fails, so that it adds nothing: with SQLSTATE 23505
+-- for an event that is there, else with 22P02, the cast of a text that says how many rows it added. None: a BEFORE trigger
+-- left the event out.
 -- Index: the primary key. Locks: the new row; it waits for a transaction in flight that inserts the same event_id.
-INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
+-- WITH added AS ( --? again
+INSERT INTO openoutbox_events (
+    event_id,
+    event_type,
+    partition_key,
+    payload,
+    available_at, --? held
+    headers
+)
 VALUES (
     %(event_id)s::UUID,
     %(event_type)s::TEXT,
     %(partition_key)s::TEXT,
     %(payload)s::BYTEA,
-    %(headers)s::JSONB,
-    COALESCE(%(available_at)s::TIMESTAMPTZ, NOW() + MAKE_INTERVAL(secs => %(delay)s::DOUBLE PRECISION), NOW())
+    COALESCE(%(available_at)s::TIMESTAMPTZ, NOW() + MAKE_INTERVAL(secs => %(delay)s::DOUBLE PRECISION)), --? held
+    %(headers)s::JSONB
 )
-ON CONFLICT DO NOTHING;
-
--- name: insert_again
--- As insert_one, after an insert that added fewer rows than it had. It always fails, so that it adds nothing: with SQLSTATE
--- 23505 for an event that is there, else with 22P02, the cast of a text that says how many rows it added. None: a BEFORE
--- trigger left the event out.
--- Index: the primary key. Locks: the new row; it waits for a transaction in flight that inserts the same event_id.
-WITH added AS (
-    INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
-    VALUES (
-        %(event_id)s::UUID,
-        %(event_type)s::TEXT,
-        %(partition_key)s::TEXT,
-        %(payload)s::BYTEA,
-        %(headers)s::JSONB,
-        COALESCE(%(available_at)s::TIMESTAMPTZ, NOW() + MAKE_INTERVAL(secs => %(delay)s::DOUBLE PRECISION), NOW())
-    )
-    RETURNING 1
-)
-
-SELECT CONCAT('rows added again: ', COUNT(*))::INT
-FROM added;
+ON CONFLICT DO NOTHING --? !again
+-- RETURNING 1) SELECT CONCAT('rows added again: ', COUNT(*))::INT FROM added --? again
+;
 
 -- name: may_compare
 -- Whether this role may call the function of migrate --with sql-api that compares, and whether the table has a trigger that
