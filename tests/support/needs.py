@@ -157,6 +157,8 @@ def _checked_popen(self: subprocess.Popen[Any], args: Any, *rest: Any, **options
 def _need_of(words: list[Any]) -> str:
     program = Path(str(words[0])).name
     if program == "java":
+        if any(str(word).endswith(".java") for word in words):
+            return "process"  # an application's own program
         into_kafka = ("kafka.", "io.debezium.")
         return "kafka" if any(str(word).startswith(into_kafka) for word in words) else "spark"
     if program == "sh" and Path(str(words[-1])).name == "rabbitmq-server":
