@@ -87,15 +87,35 @@ def an_example_of_the_command_line(reader: Reader, block: Block) -> None:
         assert reader.outbox.counts() == {"PENDING": 1}
 
 
+DJANGO = """
+from django.conf import settings
+
+url = %r
+names = {"NAME": url["database"], "USER": url["username"], "HOST": url["host"], "PORT": url["port"]}
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", **names}})
+"""
+
+
 def announcing(reader: Reader, block: Block) -> None:
     database = reader.outbox.database
     database.run("CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")
     database.run("INSERT INTO accounts VALUES (7, 100)")
     driver = "+psycopg" if "sqlalchemy" in block.text else ""
-    theirs = URL if not driver else URL.replace("postgres:", "postgresql+psycopg:")
-    run_python(block.adapted({theirs: sqlalchemy_url(reader, driver)}).text, reader.folder)
+    if "django" in block.text:
+        program = f"{DJANGO % (sqlalchemy.make_url(reader.outbox.url).translate_connect_args(),)}{block.text}"
+    else:
+        theirs = URL if not driver else URL.replace("postgres:", "postgresql+psycopg:")
+        program = block.adapted({theirs: sqlalchemy_url(reader, driver)}).text
+    run_python(program + ("\ndebit(7, 10)\n" if "def debit(account" in program else ""), reader.folder)
     assert database.run("SELECT balance FROM accounts") == [(90,)]
-    assert ("account.debited",) in reader.outbox.rows("event_type")
+    assert reader.outbox.rows("event_type, partition_key") == [("account.debited", "7")]
+
+
+def announcing_an_object(reader: Reader, block: Block) -> None:
+    run_python(block.adapted({URL: reader.outbox.url}).text, reader.folder)
+    assert reader.outbox.rows("event_type, partition_key, payload, headers") == [
+        ("order.placed", "ada", b'{"customer_id":"ada","amount":"9.90"}', {"source": "shop"})
+    ]
 
 
 def checking_announcements(reader: Reader, block: Block) -> None:
@@ -282,7 +302,10 @@ def the_bank(reader: Reader, block: Block) -> None:
 
 RUN: dict[str, Follow] = {
     **{f"docs/reference/cli.md sh {number}": an_example_of_the_command_line for number in (*range(1, 13), 14, 15)},
-    **{f"docs/guide/client.md python {number}": announcing for number in (1, 2, 3)},
+    "docs/guide/first-event.md python 2": announcing,
+    "docs/guide/first-event.md python 3": announcing,
+    "docs/guide/first-event.md python 4": announcing,
+    "docs/guide/client.md python 1": announcing_an_object,
     **{f"docs/guide/testing.md python {number}": checking_announcements for number in (1, 2)},
     "docs/guide/from-debezium.md python 1": a_program,
     "docs/guide/sql-api.md sh 1": making_the_functions,

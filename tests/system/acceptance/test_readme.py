@@ -19,8 +19,8 @@ from tests.support.waiting import wait_until
 
 
 def page(own: dict[str, str]) -> tuple[str, str, str, str]:
-    """Its four blocks, in their order, with the reader's own addresses and names in place of the page's."""
-    install, insert, announce, look = blocks("docs/guide/first-event.md")
+    """What a reader with psycopg does, in order, with the reader's own addresses and names in place of the page's."""
+    install, insert, announce, *_, look = blocks("docs/guide/first-event.md")
     texts = [block.text for block in (install, insert, announce, look)]
     for theirs, ours in own.items():
         texts = [text.replace(theirs, ours) for text in texts]
