@@ -25,6 +25,7 @@ from pamqp.header import ContentHeader
 
 from relay.app.publishers import options_of
 from relay.brokers.http.connecting import connect
+from relay.brokers.http.headers import lines_of
 from relay.brokers.http.origin import Origin
 from relay.brokers.http.request import HttpRequest
 from relay.brokers.kafka.options import producer_config
@@ -199,14 +200,15 @@ async def _http(url: str, target: str, batch_messages: list[Message]) -> None:
     """The library has no connection: sessions are the relay's own, as many as the relay uses."""
     place = urlsplit(url)
     origin = Origin(place.scheme, place.hostname or "", place.port or 80)
+    head = f"POST {place.path} HTTP/1.1\r\nHost: {origin.authority}\r\n".encode()
     rest = iter(batch_messages)
 
     async def send() -> None:
         session = await connect(origin, None, 10.0, allow_private=True)
         for event_id, key, payload, number in rest:
             headers = [("webhook-id", event_id), ("X-Event-Type", target), ("X-Partition-Key", key)]
-            headers += [("X-User-source", "x"), ("X-User-n", number)]
-            answer = await session.post(HttpRequest(origin.authority, place.path, headers, payload), 10.0)
+            headers += [("X-User-source", "x"), ("X-User-n", number), ("Content-Length", str(len(payload)))]
+            answer = await session.post(HttpRequest(b"%s%s\r\n" % (head, lines_of(headers)), payload), 10.0)
             if answer.status != 204:
                 raise RuntimeError(f"status {answer.status}")
         session.abort()

@@ -9,11 +9,14 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from relay.brokers.http.addresses import literal_refusal
+from relay.brokers.http.headers import lines_of
 from relay.brokers.http.options import HttpOptions
 from relay.brokers.http.origin import Origin
 from relay.brokers.http.signing import Signer
 from relay.core.errors import ConfigError
+from relay.version import __version__
 
+_AGENT: Final = f"openoutbox-relay/{__version__}"
 _PORTS: Final = {"http": 80, "https": 443}
 _SHAPE: Final = (
     "write https://host/path, and percent-encode special characters (a blank is %20; in a login @ is %40, / is %2F)"
@@ -35,6 +38,8 @@ class Endpoint:
     authorization: str | None = field(repr=False)
     """The value of Authorization; None without a login in the URL."""
     signer: Signer = field(repr=False)
+    head: bytes = field(repr=False)
+    """How each request begins: what is the same for all of them."""
 
     @property
     def receiver(self) -> str:
@@ -72,13 +77,16 @@ def read_endpoint(options: HttpOptions) -> Endpoint:
         port, host = parts.port, (parts.hostname or "").encode("idna").decode()
     except (ValueError, UnicodeError):
         raise ConfigError(f"{where} is not the URL of an endpoint: {_SHAPE}") from None
-    if parts.scheme not in _PORTS or not host or "#" in url or not _VISIBLE.fullmatch(f"/{parts.path}{parts.query}"):
+    if parts.scheme not in _PORTS or not host or "#" in url or not _VISIBLE.fullmatch(host + parts.path + parts.query):
         raise ConfigError(f"{where} is not the URL of an endpoint: {_SHAPE}")
     if not options.allow_private and (refusal := literal_refusal(host)):
         raise ConfigError(f"{where}: {refusal}")
-    login = None
+    origin = Origin(parts.scheme, host, port or _PORTS[parts.scheme])
+    headers, login = [("Host", origin.authority), ("User-Agent", _AGENT)], None
     if parts.username is not None:
         text = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         login = f"Basic {base64.b64encode(text.encode()).decode()}"
+        headers.append(("Authorization", login))
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Endpoint(Origin(parts.scheme, host, port or _PORTS[parts.scheme]), target, login, signer)
+    head = b"POST %s HTTP/1.1\r\n%s" % (target.encode(), lines_of(headers))
+    return Endpoint(origin, target, login, signer, head)

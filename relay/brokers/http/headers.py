@@ -16,10 +16,11 @@ The rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import quote
 
+from relay.core.errors import OutboxError
 from relay.core.event import OutboxEvent
 from relay.core.formats.cloudevents import CONTENT_TYPE, HTTP
 from relay.core.formats.message import FormattedMessage
@@ -42,7 +43,20 @@ _TOKEN: Final = "!#$&'*+-.^_`|~"  # noqa: S105  # the RFC's term, not a secret
 _VISIBLE: Final = "!\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~ \t"
 _GOOD_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _GOOD_VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
+_LINES: Final = re.compile(rf"(?:{_GOOD_NAME.pattern}: [\t -~]*\r\n)*")
 _ENDS: Final = re.compile(r"^[ \t]+|[ \t]+$")
+
+
+class UnsendableHeader(OutboxError):
+    """A name or a value that would end its line, or that HTTP does not allow."""
+
+
+def lines_of(headers: Sequence[Header]) -> bytes:
+    """The headers as lines of a request. Raises UnsendableHeader."""
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    if not _LINES.fullmatch(lines) or lines.count("\n") != len(headers):
+        raise UnsendableHeader("a header has characters that HTTP does not allow")
+    return lines.encode("ascii")
 
 
 def message_headers(event: OutboxEvent, message: FormattedMessage | None = None) -> list[Header]:

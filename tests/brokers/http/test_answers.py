@@ -13,10 +13,11 @@ from relay.brokers.http.publisher import HttpPublisher
 from relay.core.event import OutboxEvent
 from relay.core.formats import cloudevents
 from relay.core.formats.message import FormattedMessage
-from relay.core.outcome import Acknowledged, Outcome, Transient
+from relay.core.outcome import Acknowledged, Outcome, Permanent, Transient
 from tests.brokers.harness.base import make_event
 from tests.brokers.http.publishing import outcomes
 from tests.support.options import http_options
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.http
 
@@ -133,22 +134,41 @@ async def test_a_content_type_of_an_application_that_ends_with_a_blank_loses_no_
         assert await each_outcome(port, [event], message_format=format_) == [Acknowledged()]
 
 
-async def test_a_request_that_cannot_be_written_costs_its_connection() -> None:
-    """The library for HTTP refuses a header: no connection is left behind that takes no more requests."""
+async def test_a_header_that_would_end_its_line_is_not_sent() -> None:
+    """No format of ours makes one; of another's nothing reaches the receiver, and no connection is lost."""
+    received: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
-            await reader.read()
+            received.append(await reader.read())
         writer.close()
 
-    def refused(event: OutboxEvent) -> FormattedMessage:
-        return FormattedMessage(event.payload, [("content-type", "a/b ")], [])
+    def unsendable(event: OutboxEvent) -> FormattedMessage:
+        return FormattedMessage(event.payload, [("content-type", "a/b\r\nX-Injected: yes")], [])
 
     async with served(serve) as port:
-        publisher = HttpPublisher(http_options(f"http://127.0.0.1:{port}/", message_format=refused))
+        publisher = HttpPublisher(http_options(f"http://127.0.0.1:{port}/", message_format=unsendable))
         await publisher.open()
-        for outcome in await outcomes(publisher, [make_event("a", b"") for _ in range(5)]):
-            assert isinstance(outcome, Transient)
-        usable = [one for one in publisher._host._sessions if not one.closed]
+        results = await outcomes(publisher, [make_event("a", b"") for _ in range(5)])
+        usable = [one for one in publisher._host._sessions if one.idle]
         await publisher.close()
-        assert not usable
+        await eventually(lambda: len(received) == len(usable))
+    assert {getattr(outcome, "code", None) for outcome in results} == {"UnsendableHeader"}
+    assert usable
+    assert set(received) == {b""}
+
+
+async def test_a_refusal_whose_body_is_cut_is_that_refusal() -> None:
+    """A receiver may refuse a large request before it has read it, and close."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 100\r\n\r\ntoo la")
+            await writer.drain()
+        writer.close()
+
+    async with served(serve) as port:
+        [outcome] = await each_outcome(port, [make_event("a", b"")])
+    assert isinstance(outcome, Permanent)
+    assert (outcome.code, "'too la'" in outcome.reason) == ("HTTP_413", True)
