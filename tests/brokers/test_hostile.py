@@ -13,13 +13,14 @@ from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 from pamqp import commands, frame
 from pamqp.header import ContentHeader
-from redis.exceptions import RedisError
+from redis.exceptions import InvalidResponse, RedisError
 
 from relay.brokers.aws.publisher import AwsPublisher
 from relay.brokers.nats.acknowledgements import AcknowledgementFilter
 from relay.brokers.rabbitmq.frames import CHANNEL, END, FRAME_START, HEADER, METHOD
 from relay.brokers.rabbitmq.options import read_target
 from relay.brokers.rabbitmq.wire import AmqpWire, message_id
+from relay.brokers.redis.bounded import MOST_PUSHES, BoundedParser
 from relay.brokers.redis.servers import RedisServers
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import ConnectionCut
@@ -75,6 +76,8 @@ def endless(first: bytes, again: bytes, sent: Sent) -> Serve:
         (b"$500000000\r\n", b"x" * 10_000),
         (b"+", b"x" * 10_000),
         (b"", b">1\r\n+pushed\r\n" * 1000),
+        (b"", b">0\r\n"),
+        (b"", b">1\r\n$1\r\n\xff\r\n"),
     ],
 )
 async def test_a_reply_of_redis_without_end_ends_the_connection(first: bytes, again: bytes) -> None:
@@ -165,11 +168,21 @@ def test_the_id_of_a_returned_message_is_found_behind_any_headers() -> None:
     assert time.process_time() - began < 0.05
 
 
+async def test_messages_of_redis_behind_a_reply_end_the_session() -> None:
+    """The session takes what has arrived behind a reply from the parser: what is no reply has its own bound."""
+    parser = BoundedParser(1 << 16)
+    for _ in range(MOST_PUSHES):
+        await parser.handle_push_response([b"pushed"])
+    with pytest.raises(InvalidResponse, match="without end"):
+        await parser.handle_push_response([b"pushed"])
+
+
 @pytest.mark.usefixtures("aws_credentials")
-async def test_an_answer_of_aws_without_end_is_cut() -> None:
+@pytest.mark.parametrize("piece", [b" " * 10_000, b",{}" * 3000], ids=["large", "many values"])
+async def test_an_answer_of_aws_without_end_is_cut(piece: bytes) -> None:
     sent = Sent()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: 900000000\r\n\r\n"
-    async with served(endless(head, b" " * 10_000, sent)) as port:
+    async with served(endless(head, piece, sent)) as port:
         url = f"sqs://eu-central-1?endpoint=http://127.0.0.1:{port}"
         publisher, sink, events = AwsPublisher(aws_options(url)), Collector(), [make_event("q")]
         await publisher.open()

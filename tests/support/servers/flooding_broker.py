@@ -1,6 +1,8 @@
 """A broker that keeps the relay busy: it takes a login, and then sends without end what costs the most to read.
 
 python -m tests.support.servers.flooding_broker PORT KIND
+
+NATS and RabbitMQ flood whoever has logged in; Redis and AWS (``costly_answers``) answer each request at great length.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import sys
 from contextlib import suppress
 
 from pamqp import commands, frame
+
+from tests.support.servers.costly_answers import ANSWERS
 
 _AT_ONCE = 100_000  # bytes
 _INFO = b'INFO {"server_id":"a","version":"2.10.0","proto":1,"max_payload":1048576,"headers":true}\r\n'
@@ -43,25 +47,24 @@ _AGAIN = {
 async def flood(kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Serve one connection."""
     received = b""
-    with suppress(OSError):
-        for wanted, answer in _FIRST[kind.partition("-")[0]]:
-            while wanted not in received:
-                if not (some := await reader.read(65_536)):
-                    return
-                received += some
-            received = received.partition(wanted)[2]
-            writer.write(answer)
+    for wanted, answer in _FIRST[kind.partition("-")[0]]:
+        while wanted not in received:
+            if not (some := await reader.read(65_536)):
+                return
+            received += some
+        received = received.partition(wanted)[2]
+        writer.write(answer)
+    await writer.drain()
+    again = _AGAIN[kind] * (_AT_ONCE // len(_AGAIN[kind]))
+    while True:
+        writer.write(again)
         await writer.drain()
-        again = _AGAIN[kind] * (_AT_ONCE // len(_AGAIN[kind]))
-        while True:
-            writer.write(again)
-            await writer.drain()
 
 
 async def main(port: str, kind: str) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        read = asyncio.create_task(flood(kind, reader, writer))
-        await read
+        with suppress(OSError, asyncio.IncompleteReadError):
+            await (ANSWERS[kind](reader, writer) if kind in ANSWERS else flood(kind, reader, writer))
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", int(port))

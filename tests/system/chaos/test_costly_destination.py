@@ -14,12 +14,15 @@ from relay.localservers.server import LocalServer
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.paths import ROOT
+from tests.support.servers.aws import CREDENTIALS
 from tests.support.servers.webhooks import HostileServer, WebhookServer
 from tests.support.waiting import pace, patience, wait_until
 from tests.system.chaos.test_any_row_and_answer import LONGEST_SILENCE, Silence
 
 _SECONDS = 6.0
 _LATEST = 2.0  # p99 of the other destination, seconds
+_LONG = ("nats-info", "nats-error", "amqp-return", "redis-push", "redis-moving", "redis-empty", "sns")
+_AWS = ("sqs", "sns")
 _ROUTES = """
 [[route]]
 type = "hostile"
@@ -49,7 +52,8 @@ class FloodingBroker(LocalServer):
     @property
     def url(self) -> str:
         """Its address, by the scheme of its protocol."""
-        return f"{self._kind.partition('-')[0]}://127.0.0.1:{self.port}"
+        scheme, address = self._kind.partition("-")[0], f"127.0.0.1:{self.port}"
+        return f"{scheme}://{'' if scheme not in _AWS else 'eu-central-1?endpoint=http://'}{address}"
 
     def _prepare(self) -> None:
         self.port = free_port()
@@ -82,7 +86,8 @@ def costly(request: pytest.FixtureRequest, hostile_webhooks: HostileServer) -> I
         "http",
         "nats-ping",
         "amqp-nack",
-        *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("nats-info", "nats-error", "amqp-return")),
+        "sqs",
+        *(pytest.param(kind, marks=pytest.mark.soak) for kind in _LONG),
     ],
     indirect=True,
 )
@@ -94,10 +99,12 @@ def test_a_destination_that_is_costly_to_read_holds_up_no_other(
     relay = daemon(
         ROUTES_FILE=str(tmp_path / "routes"),
         DESTINATIONS_FILE=str(tmp_path / "destinations"),
+        SNS_TOPIC_ARN_PREFIX="arn:aws:sns:eu-central-1:123456789012:",
         HTTP_ALLOW_PRIVATE="true",
         RETRY_BASE_DELAY="10ms",
         RETRY_MAX_DELAY="10ms",
         POLL_INTERVAL="50ms",
+        **CREDENTIALS,
     ).wait_ready()
     silence = Silence(relay)
     outbox.insert([Row("hostile")] * 500)
