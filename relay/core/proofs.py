@@ -42,10 +42,16 @@ class AskedStorage(Protocol):
     async def expired(self, limit: int, excluded: Sequence[EventId] = (), *, first: bool) -> ExpiredLeases:
         """The next expired leases of a round over all of them, which the ``first`` call begins; no rows: its end."""
 
-    async def reap_exactly(self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str]) -> Reaped:
+    async def own_leases(self) -> list[LeasedRow]:
+        """What is held under this relay's RELAY_ID: before its first claim that is what its former life has left."""
+
+    async def reap_exactly(
+        self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str], *, former: bool = False
+    ) -> Reaped:
         """Reclaim the leases of these rows under these fences; without rows what ``expired`` cannot show.
 
-        ``acknowledged``: by event the destination of several that has it, which is written down with it.
+        ``acknowledged``: by event the destination of several that has it, which is written down with it. ``former``:
+        they are of this relay's former life, and have not expired.
         """
 
 
@@ -109,6 +115,10 @@ class Proofs(ProofReader):
         only where that transaction will never be committed. ``abandon`` leaves out what is being committed: its outcome
         comes when it is known.
         """
+
+    @abstractmethod
+    async def former_ended(self) -> bool:
+        """Whether nothing can be committed any more that was claimed under this RELAY_ID before the start."""
 
     @abstractmethod
     def beside(self, relays: Sequence[str] | None) -> None:

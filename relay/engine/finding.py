@@ -4,6 +4,9 @@ For publishers that can read proofs (``relay.core.proofs``); docs/design/exactly
 in this order. It stands in the place of the storage's own ``reap``. Where there may be proofs it reaps nothing that it
 has not asked about: rows are settled and reaped under exactly the fence that was asked about, so that one which was
 renewed meanwhile stays as it is.
+
+What a relay that leaves proofs finds under its own RELAY_ID before its first claim is of its former life, which its
+publisher ends at the start: that is settled and reaped at once, and no lease is waited for.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple, cast
 
@@ -89,16 +93,36 @@ class Finder:
         """Why some of what has expired waits; empty while nothing does."""
         self._not_ended: dict[str, str] = {}
         """Holders that could not be ended in this round, and why."""
+        self._former: list[LeasedRow] = []
+        """What this relay's former life has left."""
+        self._former_until = float("-inf")
+        """When that has expired."""
+
+    async def begin(self) -> None:
+        """Before the first claim."""
+        if isinstance(self._proofs, Proofs):
+            self._former_until = self._clock() + self._lease
+            with suppress(StorageError):  # else it expires
+                self._former = await self._asked.own_leases()
+
+    @property
+    def in_haste(self) -> bool:
+        """Whether something waits for the end of this relay's former life, and not for its lease."""
+        return bool(self._former)
 
     async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
         """As ``OutboxStorage.reap``, some of what has expired; nothing while proofs cannot be read."""
         try:
-            asked = await self._proofs.keeps_proofs()
+            if await self._proofs.keeps_proofs():
+                return await self._reap_former(limit) or await self._reap_expired(limit, excluded)
         except BrokerUnreachable as error:
-            return self._wait(error)
-        if not asked:
-            self._say("")
-            return await self._storage.reap(limit, excluded)
+            self._first = True
+            self._say(str(error))
+            return _NOTHING
+        self._say("")
+        return await self._storage.reap(limit, excluded)
+
+    async def _reap_expired(self, limit: int, excluded: Sequence[EventId]) -> Reaped:
         expired = await self._asked.expired(limit, excluded, first=self._first)
         if self._first:
             self._not_ended.clear()
@@ -106,18 +130,21 @@ class Finder:
         if expired.seen_at is None:
             self._say(next(iter(self._not_ended.values()), ""))
             return await self._asked.reap_exactly((), {})
-        try:
-            rows, acknowledged = await self._unsettled(expired, expired.seen_at)
-        except BrokerUnreachable as error:
-            return self._wait(error)
+        rows, acknowledged = await self._unsettled(expired, expired.seen_at)
         reaped = await self._asked.reap_exactly(rows, acknowledged) if rows else _NOTHING
-        _say_proven_in_part(acknowledged.values())
         return reaped._replace(kept=0, more=True)
 
-    def _wait(self, error: BrokerUnreachable) -> Reaped:
-        self._first = True
-        self._say(str(error))
-        return _NOTHING
+    async def _reap_former(self, limit: int) -> Reaped | None:
+        """Some of what this relay's former life has left; None where that may still commit something."""
+        if self._clock() > self._former_until:
+            self._former.clear()
+        if not (isinstance(self._proofs, Proofs) and self._former and await self._proofs.former_ended()):
+            return None
+        asked = self._former[:limit]
+        rows, acknowledged = await self._settle_proven(asked)
+        reaped = await self._asked.reap_exactly(rows, acknowledged, former=True) if rows else _NOTHING
+        del self._former[: len(asked)]
+        return reaped._replace(kept=0, more=True)
 
     def _say(self, unread: str) -> None:
         """Why expired leases wait, in the relay's state."""
@@ -138,10 +165,16 @@ class Finder:
         asked = [
             row for holder, rows in by_holder.items() if await self._has_ended(holder, rows, seen_at) for row in rows
         ]
+        return await self._settle_proven(asked)
+
+    async def _settle_proven(self, asked: Sequence[LeasedRow]) -> tuple[list[LeasedRow], dict[EventId, str]]:
+        """As ``_unsettled``, of rows whose holders have been ended."""
         proven = await self._proofs.proven(asked) if asked else {}
         await self._settle([row for row in asked if proven.get(row) == ""])
         rest = [row for row in asked if proven.get(row) != ""]
-        return rest, {row.event_id: proven[row] for row in rest if row in proven}
+        acknowledged = {row.event_id: proven[row] for row in rest if row in proven}
+        _say_proven_in_part(acknowledged.values())
+        return rest, acknowledged
 
     async def _has_ended(self, holder: str, rows: Sequence[LeasedRow], seen_at: datetime) -> bool:
         """End the holder, at most once a lease; false where these rows have to wait for that."""

@@ -168,7 +168,8 @@ class LeaseReaper:
 
     def __init__(self, context: EngineContext) -> None:
         proofs = proof_reader_of(context.publisher)
-        self._reaps = context.storage if proofs is None else Finder(context, proofs)
+        self._finder = None if proofs is None else Finder(context, proofs)
+        self._reaps = self._finder or context.storage
         self._health = context.health
         self._telemetry = context.telemetry
         self._clock = context.clock
@@ -179,13 +180,18 @@ class LeaseReaper:
         self._inflight = context.inflight
         self._interval = 0.7 * reap_latest(context.options.lease_timeout)
 
+    async def begin(self) -> None:
+        """Before the first claim."""
+        if self._finder is not None:
+            await self._finder.begin()
+
     async def run(self) -> None:
         """Reap, wait, without end. It looks more often than it must."""
         while True:
             interval = self._interval
             if self._health.may_reap:
                 await self._reap_all()
-            else:
+            if not self._health.may_reap or (self._finder is not None and self._finder.in_haste):
                 interval = min(interval, 0.5)
             await asyncio.sleep(interval * (0.9 + 0.1 * random.random()))
 

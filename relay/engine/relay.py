@@ -154,6 +154,7 @@ class Relay:
                 await patience.pause()
         self.health.storage_worked("open")
         await self._fleet.join()  # before the first claim
+        await self._reaper.begin()
         self._start("settle", self._settler.run())
         self._start("renew", self._renewer.run())
         self._start("offer", self._claimer.offer_loop())

@@ -49,6 +49,7 @@ CHEAP: Final = 0.05
 _MARGIN: Final = 30.0  # seconds; a claim commits earlier after its begin, and a lease is seen before it expires
 _FROM_THE_FIRST: Final = float("-inf")
 _PAGE: Final = 100  # leases
+_MOST_OWN: Final = 100_000  # leases of a former life
 _BEFORE_ALL: Final = (float("-inf"), "(0,0)")
 
 
@@ -153,8 +154,24 @@ class Reaping:
         [(at,)] = await cursor.fetchall()
         return rows, at
 
+    async def own_leases(self, relay_id: str) -> list[LeasedRow]:
+        """The oldest leases of this RELAY_ID."""
+        sql, values = statement("outbox/lease:own_leases", self._table), {"relay_id": relay_id, "most": _MOST_OWN}
+
+        async def work(connection: Connection) -> list[LeasedRow]:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(sql, values)
+            return [LeasedRow(*row) for row in await cursor.fetchall()]
+
+        return await self._slow.run("reading own leases", work)
+
     async def reap_exactly(
-        self, rows: Sequence[LeasedRow], lease: float, acknowledged: Mapping[EventId, str] | None = None
+        self,
+        rows: Sequence[LeasedRow],
+        lease: float,
+        acknowledged: Mapping[EventId, str],
+        *,
+        former: bool = False,
     ) -> Reaped:
         """Reclaim the leases of these rows under these fences; without rows those without a time.
 
@@ -166,8 +183,8 @@ class Reaping:
             return await self._reap(self._connection, values, "timeless") if None in expired else Reaped(0, 0)
         values["holders"], values["fences"] = [row.holder for row in rows], [row.fence for row in rows]
         values["asked"] = id_array([row.event_id for row in rows])
-        values["acknowledged"] = json.dumps(dict(acknowledged or {}))
-        tags = ("asked", "fan_out") if acknowledged else ("asked",)
+        values["acknowledged"] = json.dumps(dict(acknowledged))
+        tags = ["asked", *(["fan_out"] if acknowledged else []), *(["former"] if former else [])]
         return await self._reap_in_parts(values, [row.event_id for row in rows], *tags)
 
     async def _reap_past(self, values: dict[str, Any]) -> Reaped:

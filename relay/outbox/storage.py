@@ -201,7 +201,13 @@ class PostgresOutbox:
         """The next expired leases of a round over all of them, which the ``first`` call begins; no rows: its end."""
         return await self._reaping.expired(limit, self._lease, excluded, first=first)
 
-    async def reap_exactly(self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str]) -> Reaped:
+    async def own_leases(self) -> list[LeasedRow]:
+        """What is held under this relay's RELAY_ID."""
+        return await self._reaping.own_leases(self._options.relay_id)
+
+    async def reap_exactly(
+        self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str], *, former: bool = False
+    ) -> Reaped:
         """Reclaim the leases of these rows under these fences; without rows those without a time.
 
         The destinations that have ``acknowledged`` them are written down. The column may be there since this relay
@@ -209,7 +215,8 @@ class PostgresOutbox:
         """
         if acknowledged and not self._claims.fan_out:
             await self._housekeeping.run("reading the table", partial(self._look_at_table, fans_out=True))
-        return await self._reaping.reap_exactly(rows, self._lease, acknowledged if self._claims.fan_out else {})
+        acknowledged = acknowledged if self._claims.fan_out else {}
+        return await self._reaping.reap_exactly(rows, self._lease, acknowledged, former=former)
 
     @property
     def _lease(self) -> float:

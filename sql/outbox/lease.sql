@@ -88,7 +88,8 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- relay's own clock says have expired (relay/outbox/ahead.py); ahead has their times, in seconds since 1970. Tag timeless:
 -- leases without a time instead, which no relay has claimed. Tag chosen: of some rows alone, found by their ids, as in claim.
 -- Tag asked, beside it: under these very fences, which had expired when they were read. Tag fan_out, beside that, with the column
--- of extensions/fan_out.sql: adds the destinations that a proof has spoken for.
+-- of extensions/fan_out.sql: adds the destinations that a proof has spoken for. Tag former, likewise: they have not expired, and
+-- are of a relay that was started again.
 -- Parameters: limit, lease, base_delay, max_delay (seconds), jitter, max_attempts; locked_from (seconds since 1970: where it
 -- begins, relay/outbox/reaping.py); excluded; ahead; chosen; asked, holders, fences; acknowledged (a JSON object from event ids
 -- to names with commas between them). Result: counts by what became of them, the time in seconds since 1970, and
@@ -119,7 +120,9 @@ reaped AS (
         status = CASE WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN 'DEAD' ELSE 'PENDING' END,
         attempts = LEAST(GREATEST(attempts, 0), 2147483646) + 1,
         last_error
-        = 'LEASE_EXPIRED: lease of ' || COALESCE(locked_by, 'an unknown relay') || ' expired; claimed or renewed at '
+        = 'LEASE_EXPIRED: lease of ' || COALESCE(locked_by, 'an unknown relay')
+        || ' expired; claimed or renewed at ' --? !former
+        -- || ' ended when that relay started again; it was of ' --? former
         -- an infinite time, set by hand, has no such text
         || COALESCE(
             TO_CHAR(locked_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), locked_at::text, 'an unknown time'
@@ -191,6 +194,21 @@ WHERE
     AND event_id <> ALL(%(excluded)s::uuid[])
 ORDER BY locked_at, ctid
 LIMIT (SELECT %(page)s::bigint);
+
+-- name: own_leases
+-- The leases of one RELAY_ID, oldest first: before its relay's first claim these are of its former life.
+-- Index: idx_openoutbox_stuck_leases, all of it. Locks: none. Parameters: relay_id, most. Result: the holder, the fence, the id.
+SELECT
+    locked_by,
+    locked_at,
+    event_id::text
+FROM openoutbox_events
+WHERE
+    status = 'DELIVERING'
+    AND locked_by = %(relay_id)s::text
+    AND ISFINITE(locked_at)
+ORDER BY locked_at
+LIMIT (SELECT %(most)s::bigint);
 
 -- name: leases_ahead
 -- The times of leases that are more than a minute ahead of the database's clock, MOST rows of them, the last ones first; and

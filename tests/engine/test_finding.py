@@ -31,12 +31,16 @@ class MemoryProofs(MemoryPublisher, Proofs):
         self.steps: list[str] = []
         self.known: set[EventId] = set()
         self.in_part: dict[EventId, str] = {}
+        self.ended_former = False
         self.unread = ""
         self.kept = True
         self.meanwhile: Callable[[], None] = lambda: None
 
     async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
         raise NotImplementedError
+
+    async def former_ended(self) -> bool:
+        return self.ended_former
 
     def beside(self, relays: Sequence[str] | None) -> None:
         raise NotImplementedError
@@ -206,3 +210,45 @@ async def test_the_fence_of_a_listed_row_is_the_rows_own(found: Found) -> None:
     locked_at = found.table.rows[one].locked_at
     assert locked_at is not None
     assert listed.rows == [LeasedRow("dead", Fence(locked_at), one)]
+
+
+async def test_what_a_former_life_left_is_taken_back_as_soon_as_that_has_ended(
+    found: Found,
+) -> None:
+    ids = [found.table.insert() for _ in range(4)]
+    former = AskedMemoryOutbox(found.table, "finder", LEASE)
+    await former.claim(3, 1 << 30)
+    await found.finder.begin()
+    await found.storage.claim(1, 1 << 30)  # of this life
+    found.proofs.known = {ids[0]}
+    found.proofs.in_part = {ids[1]: "kafka"}
+    assert await found.round() == 0
+    assert (found.statuses(ids), found.finder.in_haste) == ([Status.DELIVERING] * 4, True)
+    found.proofs.ended_former = True
+    assert await found.round() == 2
+    assert found.statuses(ids) == [Status.DELIVERED, Status.PENDING, Status.PENDING, Status.DELIVERING]
+    assert [found.table.rows[one].attempts for one in ids] == [0, 1, 1, 0]
+    assert found.table.rows[ids[1]].acknowledged_by == "kafka"
+    assert (found.proofs.steps, found.finder.in_haste) == (["read", "read"], False)
+
+
+async def test_what_a_former_life_left_waits_while_its_proofs_cannot_be_read(found: Found) -> None:
+    [one] = [found.table.insert()]
+    await AskedMemoryOutbox(found.table, "finder", LEASE).claim(1, 1 << 30)
+    await found.finder.begin()
+    found.proofs.ended_former, found.proofs.unread = True, "no answer"
+    assert await found.round() == 0
+    assert found.statuses([one]) == [Status.DELIVERING]
+    assert found.context.health.state is RelayState.PAUSED
+    found.proofs.unread = ""
+    assert await found.round() == 1
+
+
+async def test_where_a_former_life_cannot_be_ended_its_leases_expire(found: Found) -> None:
+    [one] = [found.table.insert()]
+    await AskedMemoryOutbox(found.table, "finder", LEASE).claim(1, 1 << 30)
+    await found.finder.begin()
+    found.pass_time(LEASE + 1)
+    assert await found.round() == 1
+    assert (found.statuses([one]), found.proofs.steps) == ([Status.PENDING], ["end finder", "read"])
+    assert not found.finder.in_haste

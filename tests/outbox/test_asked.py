@@ -90,6 +90,25 @@ async def test_only_the_leases_asked_about_are_reclaimed(outbox: Outbox, finder:
     assert {one for (one,) in left} == {ids[0], ids[3]}
 
 
+async def test_own_leases_are_those_of_this_relay_id_and_are_reclaimed_before_they_expire(outbox: Outbox) -> None:
+    ids = await lost(outbox, 3, age=0.0)
+    again = PostgresOutbox(storage_options(outbox.relay_url, "dead", lease_timeout=LEASE))
+    await again.open()
+    own = await again.own_leases()
+    fences: dict[str, datetime] = dict(outbox.rows("event_id::text, locked_at"))
+    assert sorted(own) == sorted(LeasedRow("dead", Fence(fences[one]), one) for one in ids)
+    assert (await again.reap_exactly(own[:2], {}, former=True)).total == 2
+    await again.close()
+    assert outbox.counts() == {"PENDING": 2, "DELIVERING": 1}
+    errors = {error for (error,) in outbox.rows("last_error") if error}
+    assert all(error.startswith("LEASE_EXPIRED: lease of dead ended when that relay started") for error in errors)
+    assert len(errors) == 1
+    other = PostgresOutbox(storage_options(outbox.relay_url, "other", lease_timeout=LEASE))
+    await other.open()
+    assert await other.own_leases() == []
+    await other.close()
+
+
 async def test_a_destination_that_a_proof_speaks_for_is_written_down_also_in_a_column_of_later(
     outbox: Outbox, finder: PostgresOutbox, caplog: pytest.LogCaptureFixture
 ) -> None:

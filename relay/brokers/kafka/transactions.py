@@ -90,6 +90,10 @@ class KafkaTransactions(KafkaAsking, Proofs):
         """Whether events go without transactions."""
         return bool(self._others)
 
+    async def former_ended(self) -> bool:
+        """Once every transactional id is this relay's; not where its former life may have published without."""
+        return self._prepared and not self.plain
+
     def beside(self, relays: Sequence[str] | None) -> None:
         """See ``Proofs``; said once for each change."""
         if relays == self._others:
@@ -253,6 +257,9 @@ class _SameProducers(KafkaPublisher, Proofs):
         await (
             self.publish(events, sink) if self._producers.plain else self._producers.publish_held(events, sink, holding)
         )
+
+    async def former_ended(self) -> bool:
+        return await self._producers.former_ended()
 
     def beside(self, relays: Sequence[str] | None) -> None:
         pass  # the producers know

@@ -52,11 +52,18 @@ class _SeveralProofs(_SeveralReaders, Proofs):
         """As ``publish``."""
         self._offer(events, sink, holding)
 
+    @property
+    def _leaving(self) -> list[Proofs]:
+        return [one.publisher for one in self.members.values() if isinstance(one.publisher, Proofs)]
+
+    async def former_ended(self) -> bool:
+        """See ``Proofs``. The others get an event at least once."""
+        return all([await one.former_ended() for one in self._leaving])
+
     def beside(self, relays: Sequence[str] | None) -> None:
         """See ``Proofs``."""
-        for member in self.members.values():
-            if isinstance(member.publisher, Proofs):
-                member.publisher.beside(relays)
+        for one in self._leaving:
+            one.beside(relays)
 
 
 def several(publishers: Mapping[str, Publisher], router: Router, drops: Drops, times: Times) -> SeveralPublishers:

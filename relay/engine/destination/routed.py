@@ -105,6 +105,9 @@ class _RoutedProofs(_RoutedReader, Proofs):
         for sent in assignment.by_via.values():
             await self._inner.publish_held(sent, restoring(sink, assignment), holding)
 
+    async def former_ended(self) -> bool:
+        return await self._inner.former_ended()
+
     def beside(self, relays: Sequence[str] | None) -> None:
         self._inner.beside(relays)
 

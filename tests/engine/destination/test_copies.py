@@ -62,6 +62,9 @@ class Transacted(MemoryPublisher, Proofs):
 
         self.tasks.append(asyncio.get_running_loop().create_task(carry()))
 
+    async def former_ended(self) -> bool:
+        return True
+
     def beside(self, relays: Sequence[str] | None) -> None: ...
 
     async def keeps_proofs(self) -> bool:

@@ -26,7 +26,14 @@ class AskedMemoryOutbox(MemoryOutbox):
         self.shown = frozenset({*left_out, *(row.event_id for row in leased)})
         return ExpiredLeases(leased, now if leased else None)
 
-    async def reap_exactly(self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str]) -> Reaped:
+    async def own_leases(self) -> list[LeasedRow]:
+        """What is held under this relay's id."""
+        own = [row for row in self._in(Status.DELIVERING) if row.locked_by == self._relay_id and row.locked_at]
+        return [LeasedRow(self._relay_id, Fence(row.locked_at), row.event_id) for row in own if row.locked_at]
+
+    async def reap_exactly(
+        self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str], *, former: bool = False
+    ) -> Reaped:
         """Take back these leases."""
         now = self._statement()
         held = {row.event_id: (row.holder, row.fence) for row in rows}

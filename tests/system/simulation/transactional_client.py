@@ -153,6 +153,9 @@ class TransactionalClient(Client, Proofs):
         for one in self.free:
             one.epoch = None
 
+    async def former_ended(self) -> bool:
+        return self._prepared
+
     def beside(self, relays: Sequence[str] | None) -> None:
         raise NotImplementedError
 
@@ -227,6 +230,9 @@ class _Same(SingleDestination, Proofs):
 
     async def probe(self, timeout: float) -> None:
         await self._client.probe(timeout)
+
+    async def former_ended(self) -> bool:
+        return False
 
     def beside(self, relays: Sequence[str] | None) -> None: ...
 

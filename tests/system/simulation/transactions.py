@@ -48,9 +48,16 @@ class AskedStorage(SimulatedStorage):
     async def expired(self, limit: int, excluded: Sequence[EventId] = (), *, first: bool) -> Any:
         return await self._housekeeping.run("expired", lambda: run(self._memory.expired(limit, excluded, first=first)))
 
-    async def reap_exactly(self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str]) -> Any:
-        work = self._memory.reap_exactly
-        return await self._housekeeping.run("reap", lambda: run(work(rows, acknowledged)), size=len(rows))
+    async def own_leases(self) -> Any:
+        return await self._housekeeping.run("expired", lambda: run(self._memory.own_leases()))
+
+    async def reap_exactly(
+        self, rows: Sequence[LeasedRow], acknowledged: Mapping[EventId, str], *, former: bool = False
+    ) -> Any:
+        def work() -> Any:
+            return run(self._memory.reap_exactly(rows, acknowledged, former=former))
+
+        return await self._housekeeping.run("reap", work, size=len(rows))
 
 
 @dataclass(slots=True)
