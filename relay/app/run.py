@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from relay.app import build
 from relay.app.collector import set_collector
 from relay.app.destinations import Destinations
-from relay.app.fleet import optional_parts
+from relay.app.fleet import optional_parts, read_degraded
 from relay.app.required import required
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.status import Exposition
@@ -84,16 +84,16 @@ async def _live(settings: Settings) -> None:
         relay,
         settings.relay_id,
         lambda accept: Exposition(*telemetry.exposition(accept)),
-        log.degraded if log is not None else dict,
+        lambda: {**storage.degraded(), **(log.degraded() if log is not None else {})},
         lambda: {name: one.condition for name, one in destinations.by_name(relay.destination.each).items()},
     )
     optional = [part for part in (log, lag) if part is not None]
-    for read in (lambda: destinations.read(relay.destination.each), *(part.read for part in optional)):
-        telemetry.providers.add(read)
+    telemetry.providers.add(lambda: destinations.read(relay.destination.each), lambda: read_degraded(view.beside()))
     server = StatusServer(view, ServerOptions(settings.server_port.host, settings.server_port.port))
     _stop_on_signals(relay)
     await server.start()
     for part in optional:
+        telemetry.providers.add(part.read)
         part.start()
     exporter = start_export(telemetry.providers, settings.otel)
     set_collector()

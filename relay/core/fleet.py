@@ -62,6 +62,8 @@ class CommonSettings(NamedTuple):
     """None where it is unset."""
     transactions: str | None = None
     """KAFKA_TRANSACTIONS; None for a relay of a version without it."""
+    routes: str | None = None
+    """A digest of its routes; None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ def _texts(settings: CommonSettings, destination: str) -> dict[str, str]:
         "MESSAGE_FORMAT": settings.message_format or "unset",
         "ROUTE_PREFIX": settings.route_prefix or "unset",
         "KAFKA_TRANSACTIONS": settings.transactions or "false",
+        ROUTES: f"digest {settings.routes}" if settings.routes else "none",
     }
 
 

@@ -241,6 +241,10 @@ class OutboxStorage(Protocol):
 class WakeUps(Protocol):
     """Says when rows may have been inserted, so that the relay need not wait for its next poll."""
 
+    @property
+    def problem(self) -> str:
+        """Why none come, and what to do; empty while they may."""
+
     async def listen(self, wake: Callable[[], None]) -> None:
         """Call ``wake`` whenever there may be something to claim; ends by a StorageError only."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from relay.core.errors import SchemaError, StorageError
-from relay.core.fleet import HEARTBEAT, heartbeat_reason
+from relay.core.fleet import HEARTBEAT, LIVING, heartbeat_reason
 from relay.core.outside import shown
 from relay.core.ports import Fleet, Heartbeat
 from relay.core.telemetry import RelayState
@@ -56,6 +56,8 @@ class FleetWatch:
         self._clock = context.clock
         self._samples = deque([(context.clock(), 0, 0)], maxlen=int(_MINUTE / HEARTBEAT) + 1)
         self._proofs = proofs_of(context.publisher)
+        self._read_at = float("-inf")
+        self._problem = ""
         self._differences: Sequence[str] = ()
         self._reminded_at = float("-inf")
 
@@ -70,7 +72,7 @@ class FleetWatch:
                 await self._fleet.join()
             except StorageError as error:
                 if isinstance(error, SchemaError) or self._clock() > deadline:
-                    self._failed(error)
+                    self._failed(self._fleet, error)
                     return
                 await patience.pause()
             else:
@@ -96,7 +98,7 @@ class FleetWatch:
         try:
             differences = await fleet.beat(self._heartbeat())
         except StorageError as error:
-            self._failed(error)
+            self._failed(fleet, error)
             return
         self._compare_proofs(fleet)
         if differences != self._differences:
@@ -105,7 +107,12 @@ class FleetWatch:
                 message = "the relays of this table differ: %s; relay-cli fleet lists them"
                 logger.warning(message, difference, extra={"action": "fleet_differs"})
 
+    def degraded(self) -> Mapping[str, str]:
+        """Why the list cannot be written, for /readyz; empty when it can."""
+        return {"fleet": self._problem} if self._problem else {}
+
     def _compare_proofs(self, fleet: Fleet) -> None:
+        self._read_at, self._problem = self._clock(), ""
         if self._proofs is not None:
             self._proofs.beside(fleet.without_proofs)
 
@@ -129,8 +136,12 @@ class FleetWatch:
             len(self._pauses.in_force),
         )
 
-    def _failed(self, error: StorageError) -> None:
+    def _failed(self, fleet: Fleet, error: StorageError) -> None:
+        self._problem = str(error) if isinstance(error, SchemaError) else ""
         now = self._clock()
+        # Who was read last may be gone, and another relay may have come. Those without proofs still count.
+        if self._proofs is not None and not fleet.without_proofs and now - self._read_at >= LIVING:
+            self._proofs.beside(None)
         if now - self._reminded_at >= _REMIND_SECONDS:
             self._reminded_at = now
             message = "the list of relays cannot be written, deliveries go on: %s"

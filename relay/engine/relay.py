@@ -116,6 +116,11 @@ class Relay:
         """The destinations that do not flow: what they are like, since when and why."""
         return troubles(self._gate.each)
 
+    def degraded(self) -> dict[str, str]:
+        """What is beside the way of an event and does not work, by name, and why; deliveries go on."""
+        wake_ups = self._wake_ups.problem if self._wake_ups is not None else ""
+        return {**self.pauses.degraded(), **self._fleet.degraded(), **({"wake-up": wake_ups} if wake_ups else {})}
+
     def ended_loops(self) -> list[str]:
         """The loops that were started and do not run any more; none while all is well."""
         return [name for name, task in self._loops.items() if task.done()]

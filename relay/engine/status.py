@@ -37,10 +37,14 @@ class RelayStatus:
         ended = self._relay.ended_loops()
         return Health(f"the {', '.join(ended)} loop has ended" if ended else "")
 
+    def beside(self) -> dict[str, str]:
+        """What is beside the way of an event and does not work, by name, and why; deliveries go on."""
+        return {**self._relay.degraded(), **self._degraded()}
+
     def readiness(self) -> Readiness:
         """Whether storage and broker answered their last probes."""
         health = self._relay.health
-        degraded = {**self._relay.troubles(), **self._degraded()}
+        degraded = {**self._relay.troubles(), **self.beside()}
         single = self._relay.destination
         if single.reason:  # which ``broker`` says
             degraded.pop(single.title, None)
@@ -49,7 +53,6 @@ class RelayStatus:
             health.broker_error,
             {
                 **degraded,
-                **self._relay.pauses.degraded(),
                 **self._relay.away.degraded(degraded),
                 **self._relay.refused_rows.degraded(),
             },

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 from relay.core.durations import in_words
 from relay.core.errors import ConfigError
-from relay.core.fleet import DESTINATION, FORGOTTEN, LIVING, CommonSettings, settings_that_differ
+from relay.core.fleet import DESTINATION, FORGOTTEN, LIVING, ROUTES, CommonSettings, settings_that_differ
 from relay.core.ports import Heartbeat
 from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.storage import PostgresOutbox
@@ -145,4 +145,5 @@ def _common_settings(identity: RelayIdentity) -> CommonSettings:
         settings.get("MESSAGE_FORMAT", {}).get("value"),
         settings.get("ROUTE_PREFIX", {}).get("value"),
         settings.get("KAFKA_TRANSACTIONS", {}).get("value"),
+        settings.get(ROUTES, {}).get("digest"),
     )

@@ -48,9 +48,9 @@ logger = logging.getLogger(__name__)
 
 _LONGEST_CLOSE = 1.0  # seconds
 _ALL_AGAIN = (
-    "table %s has no column acknowledged_by that this user may write: an event that one of several destinations has "
-    "not acknowledged is sent to all of them again; add the column with relay-cli migrate --with fan-out, and grant "
-    "the relay's user UPDATE (acknowledged_by)"
+    "table {} has no column acknowledged_by that this user may write: an event that one of several destinations has "
+    "not acknowledged is sent to all of them again; add the column with relay-cli migrate --with fan-out, grant "
+    "the relay's user UPDATE (acknowledged_by), and restart the relay"
 )
 
 
@@ -84,6 +84,7 @@ class PostgresOutbox:
         self.paused = PausedRows(options.table, time.monotonic)
         """What claims leave out."""
         self.extensions = Extensions()
+        self._no_fan_out = ""
         self.longest_lease = 0.0
         """The longest LEASE_TIMEOUT of the other living relays, in seconds, where it is known."""
         self._claims = Claims(self._claiming, options, self.paused, clock or DatabaseClock())
@@ -121,7 +122,8 @@ class PostgresOutbox:
         elif options.fan_out and options.durable_claims:
             raise SchemaError(_NEEDED % options.table)
         elif fans_out:
-            logger.warning(_ALL_AGAIN, options.table, extra={"action": "fan_out_not_recorded"})
+            self._no_fan_out = _ALL_AGAIN.format(options.table)
+            logger.warning("%s", self._no_fan_out, extra={"action": "fan_out_not_recorded"})
 
     async def _look_at_sequence(self, connection: Connection) -> None:
         """Say when the numbers of order per key do not go on behind those that wait."""
@@ -133,8 +135,13 @@ class PostgresOutbox:
         if sequence.is_behind:
             logger.error("%s; %s", sequence.problem, sequence.remedy(table), extra={"action": "order_sequence_behind"})
 
+    def degraded(self) -> dict[str, str]:
+        """What routes need and the table lacks, for /readyz."""
+        return {"fan-out": self._no_fan_out} if self._no_fan_out else {}
+
     def _use_fan_out(self) -> None:
         """Read and write the column of the extension fan-out."""
+        self._no_fan_out = ""
         self._claims.use_fan_out()
         self._settle = SettleStatements(self._options, self._claims.fan_out)
 

@@ -16,6 +16,7 @@ import psycopg
 
 from relay.core.errors import StorageError
 from relay.outbox.options import application_name
+from relay.outbox.tablecheck import creation
 from relay.postgres.connect import Connection, connect_async
 from relay.postgres.errors import classify
 from relay.postgres.sql import TableName, statement, without_parameters
@@ -35,6 +36,8 @@ class OutboxWakeUps:
     def __init__(self, url: str, relay_id: str, table: TableName) -> None:
         self._parameters = connection_parameters(url, application_name(relay_id))
         self._table = table
+        self.problem = ""
+        """See ``WakeUps``."""
 
     async def listen(self, wake: Callable[[], None]) -> None:
         """Call ``wake`` once the connection listens and at every wake-up; ends by StorageError only."""
@@ -45,27 +48,33 @@ class OutboxWakeUps:
                 while True:
                     if not await _readable(connection.fileno(), _SIGN_OF_LIFE):
                         await connection.execute(statement("session:ping"))
+                        if self.problem:
+                            await self._look(connection)
                         wake()  # for what may have come with the answer
                         continue
                     async for _ in connection.notifies(timeout=_READ_WITHIN, stop_after=1):
                         wake()
         except psycopg.Error as error:
-            raise classify(error, "listening for wake-ups") from error
+            failure = classify(error, "listening for wake-ups")
+            self.problem = str(failure)
+            raise failure from error
 
     async def _subscribe(self, connection: Connection) -> None:
+        channel = await self._look(connection)
+        if self.problem:
+            logger.warning("%s", self.problem, extra={"action": "no_wake_up"})
+        await connection.execute(without_parameters(statement("outbox/wake:listen", names={CHANNEL: channel})))
+
+    async def _look(self, connection: Connection) -> str:
+        """The channel; notes whether the table has the trigger."""
         cursor = await connection.execute(statement("outbox/wake:channel"), {"table": self._table.quoted})
         channel, has_trigger = await cursor.fetchone() or (None, False)
         if channel is None:
-            raise StorageError(f"listening for wake-ups: there is no table {self._table}")
-        if not has_trigger:
-            logger.warning(
-                "WAKE_UP is on, but table %s has no wake-up trigger; add it: relay-cli migrate "
-                "--table %s --with wake-up",
-                self._table,
-                self._table,
-                extra={"action": "no_wake_up"},
-            )
-        await connection.execute(without_parameters(statement("outbox/wake:listen", names={CHANNEL: channel})))
+            self.problem = f"listening for wake-ups: there is no table {self._table}"
+            raise StorageError(self.problem)
+        missing = f"WAKE_UP is on, but table {self._table} has no wake-up trigger; add it: "
+        self.problem = "" if has_trigger else f"{missing}{creation(self._table)} --with wake-up"
+        return str(channel)
 
 
 async def _readable(fileno: int, seconds: float) -> bool:

@@ -31,7 +31,7 @@ from relay.core.durations import in_words
 from relay.core.errors import StorageError, StorageTimeout, StorageUnavailable
 from relay.core.tasks import ended
 from relay.postgres.codec import FENCES
-from relay.postgres.errors import classify, wants_new_connections
+from relay.postgres.errors import classify, may_connect_later, wants_new_connections
 from relay.postgres.reading import EagerConnection
 from relay.postgres.sql import statement
 from relay.postgres.url import ConnectionParameters, LiveParameters
@@ -84,7 +84,8 @@ def _with_secret(parameters: ConnectionParameters) -> Iterator[None]:
     except StorageUnavailable as error:
         raise psycopg.OperationalError(str(error)) from None
     except psycopg.OperationalError as error:
-        if isinstance(parameters, LiveParameters) and "authentication failed" in str(error):
+        # Poolers and services have words of their own for a login that they refuse: "The access token has expired".
+        if isinstance(parameters, LiveParameters) and not may_connect_later(error):
             parameters.refused()
         raise
 

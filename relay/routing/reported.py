@@ -5,6 +5,7 @@ They are JSON: lists, which ``read_reported`` makes the same routes of.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any, Final
 
@@ -13,12 +14,20 @@ from relay.routing.template import Template
 
 LONGEST: Final = 65_536
 """Characters. Longer ones are not reported."""
+_DIGITS: Final = 12
 
 
 def routes_text(routes: Routes) -> str | None:
     """The routes as text; None where it is longer than ``LONGEST``."""
     text = json.dumps(_written(routes), separators=(",", ":"))
     return text if len(text) <= LONGEST else None
+
+
+def routes_digest(routes: Routes) -> str | None:
+    """By which routes of two relays are compared, of any length; None without a route. ROUTE_PREFIX is not in it."""
+    written = _written(routes)
+    compared = {name: written[name] for name in ("rules", "further") if written[name]}
+    return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:_DIGITS] if compared else None
 
 
 def read_reported(text: str) -> Routes:

@@ -27,6 +27,7 @@ class Section(StrEnum):
 
     RELAY = "The relay"
     DESTINATIONS = "Destinations"
+    BESIDE = "Beside the events"
     LOG = "Delivery log"
     STORE = "Event store"
 
@@ -207,6 +208,14 @@ DROPPED = _row(
     ("event_type",),
     "Events that a route dropped, by event type: they count as delivered and were not sent.",
     Section.DESTINATIONS,
+)
+DEGRADED = _row(
+    "openoutbox_degraded",
+    _G,
+    ("part",),
+    "1 while what is configured or installed does not work, although deliveries go on: fan-out, fleet, pauses or "
+    "wake-up; else 0. The log and /readyz say why.",
+    Section.BESIDE,
 )
 LOG_WRITTEN = _row("openoutbox_log_written_total", _C, (), "Attempts written to the delivery log.", Section.LOG)
 LOG_DROPPED = _row("openoutbox_log_dropped_total", _C, (), "Attempts that were dropped instead of logged.", Section.LOG)

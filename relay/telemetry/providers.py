@@ -38,9 +38,9 @@ class Providers:
         self.relay_id = relay_id
         self._providers = list(providers)
 
-    def add(self, provider: Provider) -> None:
+    def add(self, *providers: Provider) -> None:
         """Show these metrics, too, from now on."""
-        self._providers.append(provider)
+        self._providers.extend(providers)
 
     def read(self) -> Iterator[Reading]:
         """Every metric with all its series, in the order of the providers; label values in that of ``all_labels``."""

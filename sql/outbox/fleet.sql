@@ -25,7 +25,8 @@ SELECT
     pauses,
     settings #>> '{MESSAGE_FORMAT,value}',
     settings #>> '{ROUTE_PREFIX,value}',
-    settings #>> '{KAFKA_TRANSACTIONS,value}'
+    settings #>> '{KAFKA_TRANSACTIONS,value}',
+    settings #>> '{routes,digest}'
 FROM openoutbox_relays
 ORDER BY seen_at DESC, relay_id ASC;
 
@@ -131,7 +132,7 @@ WHERE
 -- Index: the primary key. Locks: the rows it writes.
 -- Parameters: the columns; living and forgotten (seconds). Result: the other living relays: id, destination type,
 -- destination, LEASE_TIMEOUT, ordering, ON_DELIVERED, MESSAGE_FORMAT, ROUTE_PREFIX,
--- KAFKA_TRANSACTIONS.
+-- KAFKA_TRANSACTIONS, digest of the routes.
 WITH beaten AS (
     INSERT INTO openoutbox_relays (
         instance, relay_id, version, host, state, reason, destination_type, destination, lease_timeout, ordering,
@@ -181,7 +182,8 @@ SELECT
     on_delivered,
     settings #>> '{MESSAGE_FORMAT,value}',
     settings #>> '{ROUTE_PREFIX,value}',
-    settings #>> '{KAFKA_TRANSACTIONS,value}'
+    settings #>> '{KAFKA_TRANSACTIONS,value}',
+    settings #>> '{routes,digest}'
 FROM openoutbox_relays
 WHERE
     seen_at > NOW() - MAKE_INTERVAL(secs => %(living)s::float8)

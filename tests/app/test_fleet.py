@@ -74,3 +74,17 @@ def test_a_relay_reports_its_routes(tmp_path: Path) -> None:
     reported = json.loads(reported_settings(Settings.from_env({**environ, "ROUTES_FILE": str(routes)})))
     assert reported["ROUTES_FILE"]["value"] == str(routes)
     assert read_reported(reported["routes"]["value"]).places(make_event("debug.x")).dropped_by == 1
+
+
+def test_relays_are_compared_by_what_is_in_their_routes(tmp_path: Path) -> None:
+    def digest(pattern: str, **variables: str) -> str | None:
+        routes = tmp_path / f"{pattern}.toml"
+        routes.write_text(f'[[route]]\ntype = "{pattern}"\ndrop = true\n' if pattern else "")
+        environ = {"STORAGE_URL": "postgres://u:p@h/d", "PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": "a:9092"}
+        given = {**environ, "ROUTES_FILE": str(routes), **variables} if pattern else {**environ, **variables}
+        found: str | None = json.loads(reported_settings(Settings.from_env(given))).get("routes", {}).get("digest")
+        return found
+
+    assert digest("debug.*") == digest("debug.*", ROUTE_PREFIX="shop.", PUBLISHER_NAME="other") is not None
+    assert digest("debug.*") != digest("test.*")
+    assert digest("") is digest("", ROUTE_PREFIX="shop.") is None

@@ -90,6 +90,23 @@ def test_a_console_without_the_rights_on_an_event_store_is_warned(outbox: Outbox
     assert check(tmp_path, "console", outbox.url_of("console"), "--strict") == (0, [])
 
 
+def test_a_console_whose_extension_is_of_an_earlier_version_is_told_to_migrate(outbox: Outbox, tmp_path: Path) -> None:
+    add_extension(outbox.owner_url, TableName(), "console")
+    outbox.database.run("DROP TABLE openoutbox_cancelled")
+    with outbox.database.connect() as connection:
+        give_rights(connection)  # the copy of a database has no rights on the database itself
+        follow(tmp_path, outbox, "relay-cli log migrate")
+        give_rights(connection)  # on the new tables
+    code, [finding] = check(tmp_path, "console", outbox.url_of("console"))
+    assert (code, finding["level"]) == (0, "warning")
+    assert finding["advice"].endswith("relay-cli migrate --table openoutbox_events --with console")
+    follow(tmp_path, outbox, finding["advice"])
+    code, [finding] = check(tmp_path, "console", outbox.url_of("console"))
+    assert (code, finding["subject"]) == (1, "rights")
+    follow(tmp_path, outbox, finding["advice"])
+    assert check(tmp_path, "console", outbox.url_of("console"), "--strict") == (0, [])
+
+
 def test_the_relays_user_may_not_prune(outbox: Outbox, tmp_path: Path) -> None:
     code, [finding] = check(tmp_path, "prune", outbox.relay_url)
     assert code == 1

@@ -27,6 +27,7 @@ class Bell:
 
     def __init__(self) -> None:
         self.ring: Callable[[], None] = lambda: None
+        self.problem = ""
 
     async def listen(self, wake: Callable[[], None]) -> None:
         self.ring = wake

@@ -11,8 +11,9 @@ import pytest
 
 from relay.core.errors import ConfigError, RowRefused, StorageUnavailable
 from relay.core.event import EventId
-from relay.core.fleet import HEARTBEAT
+from relay.core.fleet import HEARTBEAT, LIVING
 from relay.core.ports import Heartbeat
+from tests.engine.test_finding import MemoryProofs
 from tests.support.doubles.virtual_relay import VirtualRelay
 
 
@@ -23,11 +24,8 @@ class Watched:
         self.failing = failing
         self.hanging = hanging
         self.calls: list[tuple[str, float]] = []
+        self.without_proofs: Sequence[str] | None = ()
         self.latest: Heartbeat | None = None
-
-    @property
-    def without_proofs(self) -> Sequence[str]:
-        return ()
 
     async def join(self) -> None:
         await self._called("join")
@@ -54,6 +52,19 @@ class Refusing(Watched):
 
     async def join(self) -> None:
         raise ConfigError("another relay delivers elsewhere")
+
+
+class Transactional(MemoryProofs):
+    """Remembers which relays it was told of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = False
+        self.others: list[Sequence[str] | None] = []
+
+    def beside(self, relays: Sequence[str] | None) -> None:
+        if self.others[-1:] != [relays]:
+            self.others.append(relays)
 
 
 StartBeside = Callable[[Watched], VirtualRelay]
@@ -131,6 +142,30 @@ def test_no_delivery_and_no_stop_waits_for_the_list(beside: StartBeside, fleet: 
     assert relay.until(lambda: relay.delivered() == 3) < 1.0
     relay.do(relay.relay.stop)
     relay.until(relay.task.done, relay.options.shutdown_timeout + 1.0)
+
+
+def test_a_list_that_cannot_be_read_does_not_say_that_no_other_relay_lives() -> None:
+    fleet, broker = Watched(failing=("join",)), Transactional()
+    relay = VirtualRelay(broker, fleet=fleet)
+    relay.run(15.0)
+    assert broker.others == [None, ()]
+    fleet.failing = ("beat",)
+    relay.run(LIVING - 5.0)
+    assert broker.others == [None, ()]
+    relay.run(10.0)
+    assert broker.others == [None, (), None]
+    relay.end()
+
+
+def test_relays_without_proofs_count_while_the_list_cannot_be_read() -> None:
+    fleet, broker = Watched(), Transactional()
+    fleet.without_proofs = ["older"]
+    relay = VirtualRelay(broker, fleet=fleet)
+    relay.run(6.0)
+    fleet.failing = ("beat",)
+    relay.run(2 * LIVING)
+    assert broker.others == [["older"]]
+    relay.end()
 
 
 def test_a_relay_that_is_refused_claims_nothing_and_ends_with_the_reason() -> None:

@@ -64,7 +64,7 @@ def test_a_loop_that_dies_ends_the_relay_and_says_which(engine: MakeEngine) -> N
 
 def test_lost_wake_ups_are_listened_for_again(engine: MakeEngine) -> None:
     class Broken:
-        listens = 0
+        listens, problem = 0, "lost"
 
         async def listen(self, _wake: object) -> None:
             self.listens += 1
@@ -75,6 +75,7 @@ def test_lost_wake_ups_are_listened_for_again(engine: MakeEngine) -> None:
     one.insert(5)
     one.run(60.0)
     assert 5 <= wake_ups.listens <= 15
+    assert one.relay.degraded() == {"wake-up": "lost"}
     assert one.counts() == {"DELIVERED": 5}
 
 

@@ -147,7 +147,7 @@ async def test_a_heartbeat_is_listed_and_tells_of_the_others(
 
 
 async def test_relays_that_write_other_messages_are_named(outbox: Outbox, relay: NewRelay) -> None:
-    own = '{"MESSAGE_FORMAT": {"value": "default"}, "ROUTE_PREFIX": {"value": null}}'
+    own = '{"MESSAGE_FORMAT": {"value": "default"}, "ROUTE_PREFIX": {"value": null}, "routes": {"digest": "1a2b"}}'
     first = await relay(replace(KAFKA, settings=own))
     await first.join()
     other = '{"MESSAGE_FORMAT": {"value": "cloudevents"}, "ROUTE_PREFIX": {"value": "shop."}}'
@@ -156,6 +156,7 @@ async def test_relays_that_write_other_messages_are_named(outbox: Outbox, relay:
     assert await first.beat(BEAT) == [
         "relay relay-1 has MESSAGE_FORMAT cloudevents, this relay default",
         "relay relay-1 has ROUTE_PREFIX shop., this relay unset",
+        "relay relay-1 has routes none, this relay digest 1a2b",
     ]
     listed = {(one.message_format, one.route_prefix) for one in list_relays(outbox.reader_url, TABLE)}
     assert listed == {("default", None), ("cloudevents", "shop.")}

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay.app.delivery_log import readings as log_readings
 from relay.app.destinations import Destinations
+from relay.app.fleet import read_degraded
 from relay.app.subscriptions import readings as subscription_readings
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
@@ -68,6 +69,7 @@ def subscriptions() -> Iterable[Reading]:
 PROVIDERS: dict[Section, Provider] = {
     Section.RELAY: relay,
     Section.DESTINATIONS: destinations,
+    Section.BESIDE: lambda: read_degraded({}),
     Section.LOG: delivery_log,
     Section.STORE: subscriptions,
 }

@@ -31,9 +31,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from relay.brokers.entries import Entry, resolve
+from relay.brokers.kafka.certificates import CertificateFiles, try_out
 from relay.brokers.kafka.errors import (
     BATCH_REFUSALS,
     COLLATERAL,
@@ -84,6 +85,9 @@ class KafkaPublisher(SingleDestination):
         self._runs: KafkaSession | None = None
         self._alone: KafkaSession | None = None
         self._probe: KafkaProbe | None = None
+        self._retired: set[KafkaSession] = set()
+        """Sessions that others have replaced, and that still wait for answers."""
+        self._certificates = CertificateFiles({})
         self._tasks: set[asyncio.Task[None]] = set()
         self._refusal = ""
         """Why login or TLS was refused last; empty after a successful probe."""
@@ -105,14 +109,9 @@ class KafkaPublisher(SingleDestination):
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError naming the property; does not connect."""
         config = producer_config(self._options)
-        try:
-            # A trial producer; log_level 0 because librdkafka writes its complaints straight to standard error. There
-            # is no token yet, for which it would wait.
-            trial = {name: value for name, value in config.items() if name != "oauth_cb"} | {"log_level": 0}
-            await asyncio.to_thread(lambda: Producer(trial) and None)
-        except KafkaException as error:
-            raise ConfigError(refusal(error.args[0].str(), self._options)) from None
+        await asyncio.to_thread(try_out, config, self._options)
         _LIBRARY_LOG.addFilter(_not_repeated)
+        self._certificates = CertificateFiles(config)
         self._config = config | {"logger": _LIBRARY_LOG}
         self._run_config = run_config(self._options)
 
@@ -140,7 +139,10 @@ class KafkaPublisher(SingleDestination):
         """Ask any broker for metadata, over a connection of the probe's own."""
         await self._renew()
         if self._probe is None:
-            self._probe = KafkaProbe(self._config, self._note_error)
+            try:
+                self._probe = KafkaProbe(self._config, self._note_error)
+            except KafkaException as error:  # a file that could be read at the start cannot be now
+                raise BrokerRefused(refusal(error.args[0].str(), self._options)) from None
         probe = self._probe
         try:
             await probe.ask(timeout)
@@ -159,7 +161,7 @@ class KafkaPublisher(SingleDestination):
         """Purge and destroy both sessions; the next publish opens a new one."""
         lost = Unreachable(reason)
         self._abandoning = True
-        sessions = [session for session in (self._main, self._runs, self._alone) if session is not None]
+        sessions = [session for session in (self._main, self._runs, self._alone, *self._retired) if session is not None]
         self._main = self._runs = self._alone = None
         # Ended before the first await: a timer may be due, and what it reports must not open a new session.
         for session in sessions:
@@ -191,6 +193,8 @@ class KafkaPublisher(SingleDestination):
 
         Raises BrokerUnreachable where a command gives no password.
         """
+        if self._certificates.changed():
+            await self._renew_clients()
         url = (await present(self._options)).url
         if url == self._url:
             return
@@ -202,6 +206,31 @@ class KafkaPublisher(SingleDestination):
         for client in self._clients():
             if client is not None:
                 client.log_in(user, password)
+
+    async def _renew_clients(self) -> None:
+        """Take new clients, which read the files of certificates; those in use end once they have their answers."""
+        try:
+            await asyncio.to_thread(try_out, self._config, self._options)
+        except ConfigError as error:  # a pair of which one file is new, for example
+            _log.warning("the new certificates are not used: %s", error, extra={"action": "secret_unread"})
+            return
+        _log.info("the files of certificates have changed: new clients read them", extra={"action": "secret_renewed"})
+        if self._probe is not None:
+            probe, self._probe = self._probe, None
+            self._start(probe.close())
+        if self._runs is not None:
+            self._replace(self._runs, Failure(GAPLESS, "its certificates have changed", True))
+        for session in (self._main, self._alone):
+            if session is not None:
+                self._retired.add(session)
+                self._start(self._retire(session))
+        self._main = self._alone = None
+
+    async def _retire(self, session: KafkaSession) -> None:
+        await session.answered()
+        self._retired.discard(session)
+        session.end(Unreachable("its certificates have changed"))
+        await session.gone()
 
     def _clients(self) -> Iterable[Any]:
         """What holds connections, or None in its place."""

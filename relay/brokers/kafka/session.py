@@ -232,6 +232,11 @@ class KafkaSession:
         """Seconds for which a broker lets what the client holds wait; 0 where it holds nothing."""
         return max(0.0, self.throttled_until - self._loop.time()) if self._offers else 0.0
 
+    async def answered(self) -> None:
+        """Wait until everything that was offered is answered, or the session has ended."""
+        while self._offers and self.ended_as is None:  # noqa: ASYNC110 - rare, and no hurry
+            await asyncio.sleep(_LONGEST_POLL)
+
     def holds(self, keys: Collection[str]) -> bool:
         """Whether the client holds an event of one of these keys."""
         held = (event for offer in self._offers for event in offer.in_client if event is not None)

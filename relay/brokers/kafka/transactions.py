@@ -103,8 +103,9 @@ class KafkaTransactions(KafkaAsking, Proofs):
             message += "publishes without transactions, too: at least once"
             _log.warning(message, ", ".join(relays), extra={"action": "transactions_off"})
         elif relays is None:
-            message = "the list of relays (extension fleet) is missing: whether all have KAFKA_TRANSACTIONS is not seen"
-            _log.info(message, extra={"action": "transactions_unwatched"})
+            message = "the list of relays (extension fleet) is missing or cannot be read: whether all relays have "
+            message += "KAFKA_TRANSACTIONS is not seen, and one without it may repeat events; run relay-cli check"
+            _log.warning(message, extra={"action": "transactions_unwatched"})
         elif self.plain:
             _log.info("every relay has KAFKA_TRANSACTIONS: exactly once", extra={"action": "transactions_on"})
         self._others = relays

@@ -64,6 +64,8 @@ class FleetMember(NamedTuple):
     """ROUTE_PREFIX; None where it is unset."""
     transactions: str | None = None
     """KAFKA_TRANSACTIONS; None of a relay of a version without it."""
+    routes: str | None = None
+    """A digest of its routes; None where it has none."""
 
     @property
     def common(self) -> CommonSettings:
@@ -77,6 +79,7 @@ class FleetMember(NamedTuple):
             self.message_format,
             self.route_prefix,
             self.transactions,
+            self.routes,
         )
 
 

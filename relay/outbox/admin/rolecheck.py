@@ -14,7 +14,7 @@ from relay.core.role import Role
 from relay.outbox.admin.check import has_table, prune_delay, schema_findings, writable
 from relay.outbox.admin.connection import Connection, operating
 from relay.outbox.admin.grants import grants, hidden_rows, lacking_rights
-from relay.outbox.extensions import changes_of, pauses_of
+from relay.outbox.extensions import cancelled_of, changes_of, pauses_of
 from relay.outbox.tablecheck import creation
 from relay.postgres.sql import TableName
 
@@ -26,8 +26,8 @@ WORK: Final[Mapping[Role, str]] = {
     Role.CONSOLE: "console",
 }
 """The roles that are examined here, and what each does with the table."""
-_EXTENSIONS = {Role.OPERATOR: ("pause", pauses_of), Role.CONSOLE: ("console", changes_of)}
-"""The extension that a role needs, and its table. It has its rights on others where they exist."""
+_EXTENSIONS: Final = {Role.OPERATOR: ("pause", (pauses_of,)), Role.CONSOLE: ("console", (changes_of, cancelled_of))}
+"""The extension that a role needs, and its tables. It has its rights on others where they exist."""
 _BLIND: Final = (Role.WRITER, Role.OPERATOR)
 """These are not asked for how far prune is behind, which reads the outbox."""
 
@@ -57,11 +57,15 @@ def _able(connection: Connection, table: TableName, role: Role, retention: float
 
 def _missing(connection: Connection, table: TableName, role: Role) -> Iterator[Finding]:
     user = connection.info.user
-    extension, place = _EXTENSIONS.get(role, ("", None))
-    if place is not None and not has_table(connection, place(table)):
+    extension, places = _EXTENSIONS.get(role, ("", ()))
+    absent = [place(table) for place in places if not has_table(connection, place(table))]
+    if absent:
         advice = f"run as the owner: {creation(table)} --with {extension}"
-        yield Finding(Level.ERROR, extension, f"table {table} lacks the extension {extension}", advice)
-        return
+        if len(absent) == len(places):
+            yield Finding(Level.ERROR, extension, f"table {table} lacks the extension {extension}", advice)
+            return
+        message = f"there is no table {absent[0]}: the extension {extension} is of an earlier version"
+        yield Finding(Level.WARNING, extension, message, advice)
     for grant in grants(table, user, role):
         for fault in lacking_rights(connection, grant, user, where_it_exists=True):
             # Without the function of sql-api it inserts all the same.

@@ -178,6 +178,37 @@ async def test_a_password_that_changes_in_its_file_is_given_to_the_clients(secur
     change_password(admin, PASSWORD)
 
 
+async def test_new_files_of_certificates_are_read_and_no_event_in_flight_is_lost(
+    secured: Secured, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    used = KeyPair(tmp_path / "certificate", tmp_path / "key")
+
+    def put(pair: KeyPair) -> None:
+        for source, target in ((pair.certificate, used.certificate), (pair.key, used.key)):
+            target.with_suffix(".new").write_bytes(source.read_bytes())
+            target.with_suffix(".new").rename(target)
+
+    good = secured.identities.issue("client", "relay.test")
+    put(good)
+    publisher = KafkaPublisher(kafka_options(by_certificate(secured, used)))
+    await publisher.open()
+    await publisher.probe(patience(10))
+    sink, events = Collector(), [make_event(TOPIC) for _ in range(200)]
+    await publisher.publish(events, sink)
+    put(secured.strangers.issue("client", "relay.test"))
+    with pytest.raises(BrokerRefused):
+        await publisher.probe(patience(5))
+    assert await sink.outcomes(events) == [Acknowledged()] * len(events)
+    used.key.write_text("half of one")
+    with pytest.raises(BrokerUnreachable):
+        await publisher.probe(patience(5))
+    assert "the new certificates are not used" in caplog.text
+    put(good)
+    await publisher.probe(patience(10))
+    await published(publisher)
+    await publisher.close()
+
+
 @pytest.mark.process
 async def test_a_command_prints_the_tokens(secured: Secured, tmp_path: Path) -> None:
     """OAUTHBEARER without OIDC: what MSK's and other services' signers print."""

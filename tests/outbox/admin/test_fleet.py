@@ -33,7 +33,7 @@ def test_the_living_relays_must_agree() -> None:
     gone = MEMBER._replace(living=False, destination="cd34")
     assert differences([MEMBER, MEMBER._replace(relay_id="relay-1"), gone]) == []
     other = MEMBER._replace(destination_type="null", lease_timeout=30.0, ordering="key", on_delivered="delete")
-    other = other._replace(message_format="cloudevents", route_prefix="shop.")
+    other = other._replace(message_format="cloudevents", route_prefix="shop.", routes="1a2b")
     assert differences([MEMBER, other, gone]) == [
         "the relays differ in destination: kafka ab12 (1), null ab12 (1)",
         "the relays differ in LEASE_TIMEOUT: 3m (1), 30s (1)",
@@ -41,6 +41,7 @@ def test_the_living_relays_must_agree() -> None:
         "the relays differ in ON_DELIVERED: keep (1), delete (1)",
         "the relays differ in MESSAGE_FORMAT: default (1), cloudevents (1)",
         "the relays differ in ROUTE_PREFIX: unset (1), shop. (1)",
+        "the relays differ in routes: none (1), digest 1a2b (1)",
     ]
 
 

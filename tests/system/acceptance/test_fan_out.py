@@ -152,6 +152,8 @@ async def test_without_the_column_it_says_so_and_all_get_it_again(
         client.set("orders", "in the way")
     relay = daemon(RETRY_MAX_ATTEMPTS="3", RETRY_BASE_DELAY="200ms", **files).wait_ready()
     assert "fan_out_not_recorded" in {line.get("action") for line in relay.log_lines()}
+    assert "degraded: " in json.loads(relay.get("/readyz")[1])["fan-out"]
+    assert relay.metric("openoutbox_degraded", part="fan-out") == 1
     outbox.insert([Row("orders.created")])
     wait_until(lambda: outbox.counts() == {"DEAD": 1}, what="the event to use up its attempts")
     assert (await streamed(own_nats)) == 3

@@ -1,0 +1,50 @@
+"""Files of certificates and keys: librdkafka reads them once, when a client is made, so new ones need new clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer
+
+from relay.brokers.kafka.options import KafkaOptions, refusal
+from relay.core.errors import ConfigError
+
+_FILES: Final = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "key", "keystore", "crl"))
+_NOT_TRIED: Final = ("oauth_cb", "logger")
+"""There is no token yet, for which it would wait."""
+
+
+def try_out(config: Mapping[str, Any], options: KafkaOptions) -> None:
+    """Make a producer of it, which reads the files. Raises ConfigError naming the property."""
+    # log_level 0 because librdkafka writes its complaints straight to standard error.
+    trial = {name: value for name, value in config.items() if name not in _NOT_TRIED} | {"log_level": 0}
+    try:
+        Producer(trial)
+    except KafkaException as error:
+        raise ConfigError(refusal(error.args[0].str(), options)) from None
+
+
+class CertificateFiles:
+    """Those that a client's configuration names."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._paths = [Path(str(config[name])) for name in _FILES if name in config]
+        self._last = self._stamps()
+
+    def changed(self) -> bool:
+        """Whether one of them is another than at the last call, also one that is missing or back."""
+        before, self._last = self._last, self._stamps()
+        return self._last != before
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(path) for path in self._paths]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
