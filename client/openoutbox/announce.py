@@ -62,7 +62,7 @@ def enqueue(
     in_order: bool = False,
     autocommit: bool = False,
 ) -> Enqueued:
-    """Insert one event or any number of them, 64 MiB a statement, through a synchronous connection.
+    """Insert one event or any number of them, 16 MiB a statement, through a synchronous connection.
 
     ``target`` is a psycopg ``Connection`` or ``Cursor`` (which keeps its results), a SQLAlchemy ``Connection``,
     ``Session`` or ``scoped_session``, or a Django connection. A session that is bound to several databases needs
@@ -226,7 +226,7 @@ class _Call:
         if self.in_order:
             raise EnqueueRefused(f"in_order: its locks are kept until the commit. {OPEN_A_TRANSACTION}")
         if len(self.inserts) > 1:
-            raise EnqueueRefused(f"events: over 64 MiB would be committed in parts. {OPEN_A_TRANSACTION}")
+            raise EnqueueRefused(f"events: over 16 MiB would be committed in parts. {OPEN_A_TRANSACTION}")
 
     def done(self, row_counts: list[int]) -> Enqueued:
         """The result; without a count where psycopg's pipeline has not sent it yet."""
