@@ -207,19 +207,17 @@ class MemoryOutbox:
         """What may be claimed, in turn."""
         if self._key_order is not None:
             return self._due_in_order(now, limit, excluded)
-        left_out = set(excluded)
-        pending = (row for row in self._in(Status.PENDING) if self._is_free(row) and not self._is_paused(row))
-        due = [row for row in pending if row.available_at <= now and row.event_id not in left_out]
-        due = [row for row in due if self._is_seen(row)]
-        return sorted((row for row in due if row.event_type not in without), key=_age)[:limit]
+        left_out = {*excluded, *self.table.locked}
+        due = [row for row in self._in(Status.PENDING) if row.available_at <= now and row.event_id not in left_out]
+        return sorted((row for row in self._seen(due) if row.event_type not in without), key=_age)[:limit]
 
     def _due_in_order(self, now: datetime, limit: int, excluded: Sequence[EventId]) -> list[MemoryRow]:
         """Of each key the first unfinished row, then equal shares of those right behind them."""
         left_out = set(excluded)
         runs: dict[str, list[MemoryRow]] = {}
-        for row in sorted(self.table.rows.values(), key=lambda row: row.insertion_order):
-            if row.status is Status.DELIVERED or (row.status is Status.DEAD and self._key_order is KeyOrder.SKIP):
-                continue
+        finished = (Status.DELIVERED, Status.DEAD) if self._key_order is KeyOrder.SKIP else (Status.DELIVERED,)
+        unfinished = [row for row in self.table.rows.values() if row.status not in finished]
+        for row in sorted(unfinished, key=lambda row: row.insertion_order):
             runs.setdefault(row.partition_key or row.event_id, []).append(row)
 
         def is_claimable(row: MemoryRow) -> bool:
@@ -227,7 +225,7 @@ class MemoryOutbox:
             return due and not self._is_paused(row)
 
         free = [list(itertools.takewhile(is_claimable, run)) for run in runs.values() if self._is_free(run[0])]
-        leading = sorted((run for run in free if run and self._is_seen(run[0])), key=lambda run: _age(run[0]))[:limit]
+        leading = sorted((run for run in free if run and self._seen(run[:1])), key=lambda run: _age(run[0]))[:limit]
         share = limit // max(len(leading), 1)
         places = itertools.zip_longest(*(run[:share] for run in leading))
         return [row for place in places for row in sorted(filter(None, place), key=_age)]
@@ -350,8 +348,8 @@ class MemoryOutbox:
             return True
         return row.event_type in self.left_out or any(pause.target.holds(row.event_type) for pause in self.obeyed)
 
-    def _is_seen(self, _row: MemoryRow) -> bool:  # or claims begin behind it
-        return True
+    def _seen(self, rows: list[MemoryRow]) -> list[MemoryRow]:
+        return [row for row in rows if not self._is_paused(row)]  # or claims begin behind it
 
     def _is_free(self, row: MemoryRow) -> bool:
         return row.event_id not in self.table.locked

@@ -11,8 +11,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
@@ -29,6 +30,7 @@ BUFFERS = 801 * 1024
 """Bytes of a reply that a server gets rid of although its client reads nothing (``relay.outbox.payloads``)."""
 _FAST = 1e9  # bytes a second of a link that nothing slows down
 _WRITES = frozenset({"claim", "settle", "renew", "reap"})
+_VALUES = attrgetter(*(one.name for one in fields(MemoryRow)))
 _BESIDE = frozenset({"ping", "pauses"})  # do not touch the table of events
 
 Refusal = Callable[[MemoryRow, MemoryRow], str | None]
@@ -95,7 +97,7 @@ class ObservedTable(MemoryTable):
             yield
             return
         self.trigger = self._refusal if self.refusals else None
-        before = [(row, replace(row)) for row in rows]
+        before = [(row, MemoryRow(*_VALUES(row))) for row in rows]
         with super().statement(rows):
             yield
         relay, op = self.running
@@ -152,8 +154,8 @@ class Database:
         self.skew = 0.0
         self.table_locks = 0
         self.locks: Counter[EventId] = Counter()
-        self.trouble: dict[str, Trouble] = {"": Trouble()}
-        """By relay; the empty name means all relays."""
+        self.trouble: dict[str, Trouble] = {}
+        """By relay; the empty name means all relays. Empty until something has gone wrong."""
         self.sessions: Counter[str] = Counter()
         self.under_way: dict[Statement, None] = {}
         self._waiting: list[Statement] = []
@@ -203,16 +205,22 @@ class Database:
         """It leaves the relay."""
         troubles = self._troubles(statement.relay)
         self.under_way[statement] = None
+        if troubles and self._is_lost(statement, troubles):
+            return
+        self.scheduler.after(self._latency(troubles), lambda: self._begin(statement))
+
+    def _is_lost(self, statement: Statement, troubles: list[Trouble]) -> bool:
+        """Whether it does not arrive; its client may hear of that."""
         if any(one.away for one in troubles):
             self._reply(statement, StorageUnavailable("connection refused"))
-            return
+            return True
         if any(one.silent for one in troubles):
-            return  # it is lost; what TCP sends again later finds a client that is gone
+            return True  # what TCP sends again later finds a client that is gone
         if self._take(statement, troubles, "requests_lost"):
             self.ledger.say(f"{statement.relay} {statement.op}: lost on the way to the database")
             self._reply(statement, StorageUnavailable("connection lost"))
-            return
-        self.scheduler.after(self._latency(troubles), lambda: self._begin(statement))
+            return True
+        return False
 
     def cancel(self, statement: Statement) -> bool:
         """The client gives it up: cancels it, where it still can, and cuts its connection; False if it cannot."""
@@ -226,9 +234,9 @@ class Database:
         if statement.cancelled or statement.carried_out:
             return
         troubles = self._troubles(statement.relay)
-        if any(one.silent for one in troubles):
+        if troubles and any(one.silent for one in troubles):
             return
-        error = self._error(statement, troubles)
+        error = self._error(statement, troubles) if troubles else None
         if error is not None:
             self._reply(statement, error)
         elif statement.op not in _BESIDE and (self.table_locks or statement.blocked_by()):
@@ -294,7 +302,7 @@ class Database:
         except StorageError as error:
             self.ledger.say(f"{statement.relay} {statement.op}: {error}")
             result = error
-        if self._take(statement, troubles, "replies_lost"):
+        if troubles and self._take(statement, troubles, "replies_lost"):
             self.ledger.say(f"{statement.relay} {statement.op}: carried out, the reply is lost")
             self._lose_claim(statement, result)
             result = StorageUnavailable("connection lost")
@@ -309,7 +317,7 @@ class Database:
             statement.arrives = (since, self.scheduler.now + wait)
 
         def arrive() -> None:
-            if any(one.silent for one in self._troubles(statement.relay)):
+            if self.trouble and any(one.silent for one in self._troubles(statement.relay)):
                 self.scheduler.after(0.5, arrive)  # sent again, until it gets through or the client is gone
                 return
             self.under_way.pop(statement, None)
@@ -333,17 +341,17 @@ class Database:
             self._waiting.remove(statement)
 
     def _latency(self, troubles: list[Trouble]) -> float:
-        return 0.0002 + self.rng.random() * 0.002 + sum(one.slow for one in troubles) * self.rng.random()
+        fast = 0.0002 + self.rng.random() * 0.002
+        return fast + (sum(one.slow for one in troubles) if troubles else 0.0) * self.rng.random()
 
     @staticmethod
     def _rate(troubles: list[Trouble]) -> float:
         return min((rate for one in troubles for rate in one.rate), default=_FAST)
 
     def _troubles(self, relay: str) -> list[Trouble]:
-        if len(self.trouble) == 1:
-            return [self.trouble[""]]
-        own = self.trouble.get(name_of(relay))
-        return [self.trouble[""], own] if own is not None else [self.trouble[""]]
+        if not self.trouble:
+            return []
+        return [self.trouble[name] for name in ("", name_of(relay)) if name in self.trouble]
 
     def _take(self, statement: Statement, troubles: list[Trouble], kind: str) -> bool:
         for one in troubles:

@@ -93,13 +93,15 @@ class PauseAccount:
 class PausingOutbox(MemoryOutbox):
     """Claims that leave out what the relay knows to be paused, and begin at its head."""
 
-    patterns: Sequence[str] = ()
-    in_part: Sequence[str] = ()
+    patterns: tuple[str, ...] = ()
+    in_part: tuple[str, ...] = ()
     span = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0)
+    _sees_all = True
 
     def obey(self, paused: PausedRows, span: ClaimSpan) -> None:
         """What the claim that is sent now leaves out, and where it looks."""
-        self.patterns, self.in_part, self.span = paused.patterns, paused.in_part, span
+        self.patterns, self.in_part, self.span = tuple(paused.patterns), tuple(paused.in_part), span
+        self._sees_all = span.first == BEFORE_ALL and span.end == BEHIND_ALL
 
     def first_due(self) -> Place | None:
         """The first place at which a claim that is sent now sees a row."""
@@ -110,9 +112,16 @@ class PausingOutbox(MemoryOutbox):
         return _left_out(row, self.patterns, self.in_part)
 
     def _is_seen(self, row: MemoryRow) -> bool:
+        if self._sees_all:
+            return True
         if self.span.tid is not None:
             return place(row) == self.span.first and row.insertion_order > int(self.span.tid)
         return self.span.first <= place(row) < self.span.end
+
+    def _seen(self, rows: list[MemoryRow]) -> list[MemoryRow]:
+        if self._sees_all and not self.patterns and not self.in_part:
+            return rows
+        return [row for row in rows if self._is_seen(row) and not self._is_paused(row)]
 
 
 class SimulatedPausedRows(PausedRows):
@@ -137,7 +146,7 @@ class SimulatedPausedRows(PausedRows):
         return self.pauses
 
     async def _look(self, connection: Connection, span: ClaimSpan, timeout: float) -> Look:
-        patterns, in_part, margin = self.patterns, self.in_part, self.head.margin
+        patterns, in_part, margin = tuple(self.patterns), tuple(self.in_part), self.head.margin
 
         def work() -> Look:
             due = self._table.now - timedelta(seconds=margin)
@@ -181,15 +190,18 @@ def place(row: MemoryRow) -> Place:
     return row.available_at.timestamp(), row.created_at.timestamp()
 
 
-def _left_out(row: MemoryRow, patterns: Sequence[str], in_part: Sequence[str]) -> bool:
+def _left_out(row: MemoryRow, patterns: tuple[str, ...], in_part: tuple[str, ...]) -> bool:
     """Whether claims with these patterns leave the row out."""
-    matching = patterns if row.acknowledged_by is None else (*patterns, *in_part)
-    return any(_like(pattern).fullmatch(row.event_type) for pattern in matching)
+    return _matches(row.event_type, patterns if row.acknowledged_by is None else patterns + in_part)
 
 
 @cache
+def _matches(event_type: str, patterns: tuple[str, ...]) -> bool:
+    """Whether LIKE of SQL matches one of them, for patterns of ``PauseTarget``."""
+    return any(_like(pattern).fullmatch(event_type) for pattern in patterns)
+
+
 def _like(pattern: str) -> re.Pattern[str]:
-    """What LIKE of SQL matches, for patterns of ``PauseTarget``."""
     end = ".*" if pattern.endswith("%") and not pattern.endswith("\\%") else ""
     name = pattern[:-1] if end else pattern
     return re.compile(re.escape(re.sub(r"\\(.)", r"\1", name)) + end, re.DOTALL)

@@ -30,6 +30,8 @@ class Scheduler:
     def __init__(self) -> None:
         self.now = 0.0
         self._ready: deque[Handle] = deque()
+        self.add_ready = self._ready.append
+        """A process has something to do now."""
         self._timers: list[tuple[float, int, Handle | Callable[[], None]]] = []
         self._count = 0
 
@@ -46,10 +48,6 @@ class Scheduler:
         """A process waits for a time."""
         self._count += 1
         heapq.heappush(self._timers, (handle.when(), self._count, handle))
-
-    def add_ready(self, handle: Handle) -> None:
-        """A process has something to do now."""
-        self._ready.append(handle)
 
     def run(self, until: float) -> None:
         """Let time pass until then."""
@@ -84,7 +82,13 @@ class Scheduler:
                 if process is not running:
                     _set_running_loop(process)
                     running = process
-                handle.run()
+                try:
+                    if handle.context is None:
+                        handle.callback(*handle.args)
+                    else:
+                        handle.context.run(handle.callback, *handle.args)
+                except Exception as error:  # noqa: BLE001 - goes where asyncio reports those that no task awaits
+                    process.call_exception_handler({"message": f"in {handle.callback}", "exception": error})
                 left -= 1
                 if not left:
                     raise Spinning(f"{process.name} goes on without waiting")
@@ -123,16 +127,6 @@ class Handle:
     def when(self) -> float:
         """The time at which it is due."""
         return self.at
-
-    def run(self) -> None:
-        """Call it; an exception goes where asyncio reports those that no task awaits."""
-        try:
-            if self.context is None:
-                self.callback(*self.args)
-            else:
-                self.context.run(self.callback, *self.args)
-        except Exception as error:  # noqa: BLE001 - as asyncio does
-            self.process.call_exception_handler({"message": f"in {self.callback}", "exception": error})
 
 
 class Process(asyncio.AbstractEventLoop):

@@ -237,11 +237,11 @@ class SimulatedStorage:
 
         def work() -> Claim:
             nonlocal first, oldest, last, at, tied
-            first = memory.first_due()
+            first = memory.first_due() if self._key_order is not None else None
             claim: Claim = run(memory.claim(limit, max_bytes, excluded, without))
             rows = [self.database.table.rows[event.event_id] for event in claim.events]
             oldest, last = min(map(place, rows), default=BEFORE_ALL), max(map(place, rows), default=BEFORE_ALL)
-            if len(rows) >= min(limit, _TIE) and {*map(place, rows)} == {last}:
+            if len(rows) >= min(limit, _TIE) and oldest == last:
                 tied = str(max(row.insertion_order for row in rows))
             at = self.database.table.now.timestamp()
             if _payload_bytes(claim) > most:
