@@ -1,12 +1,13 @@
-"""How fast the event store appends and reads, beside a bare INSERT of the same rows.
+"""How fast the event store appends and reads, beside a prepared INSERT of the same rows.
 
     python -m benchmarks.eventstore [--url URL] [--seconds 1.5] [--rounds 2] [--writers 1,4,16,50] [--times 400]
 
 Without a URL it starts a PostgreSQL of its own. Figures are comparable within one run only: all contestants of one
-line take turns in short spells on the same server, and the table prints the median of the rounds. The bare INSERT goes
-to a table with the same columns, partitions, primary key and unique key, without feed, versions check or triggers; the
-one into both tables writes the feed's row and index too, in one statement. Connections are warm before they count: a
-new one costs the server nine milliseconds to connect and append once (reading the catalogue, compiling functions).
+line take turns in short spells on the same server, and the table prints the median of the rounds. Each writer is a
+process with one connection. The INSERT goes to a table with the same columns, partitions, primary key and unique key,
+without feed, versions check or triggers, and is prepared on the server; so is the one into both tables, which writes
+the feed's row and index too, in one statement. Connections are warm before they count: a new one costs the server nine
+milliseconds to connect and append once (reading the catalogue, compiling functions).
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from pathlib import Path
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool
 
 from relay.eventstore import NO_STREAM, EventStore, NewEvent
 from relay.postgres.codec import text_array
@@ -74,7 +74,7 @@ INSERT_INTO_BOTH = f"""
 WITH inserted AS ({BARE_INSERT} RETURNING SequenceNum, TenantId, StreamId, Version, Type)
 INSERT INTO bench_bare.event_feed SELECT * FROM inserted
 """
-BARE = Contestant("bare INSERT", insert=BARE_INSERT)
+BARE = Contestant("prepared INSERT", insert=BARE_INSERT)
 BOTH = Contestant("into both tables", insert=INSERT_INTO_BOTH)
 STORES = [Contestant(f"{p}{' + notify' if n else ''}", p, n) for p in ("settled", "gapless") for n in (False, True)]
 CONTESTANTS = [BARE, BOTH, *STORES]
@@ -97,34 +97,29 @@ async def prepare(url: str) -> None:
                 await store.provision_tenant(tenant)
 
 
-async def write(url: str, contestant: Contestant, writers: int, size: int, seconds: float) -> int:
-    """How many events that many writers of this process committed in that time."""
+async def write(url: str, contestant: Contestant, size: int, span: tuple[float, float]) -> int:
+    """How many appends of that many events one writer committed from the first to the second of two monotonic times.
+
+    It begins before, so that its connection is open and warm.
+    """
     events = [NewEvent("MoneyDeposited", DATA, META) for _ in range(size)]
     if contestant.positions is None:
-        kwargs = {"autocommit": True, "prepare_threshold": None}
-        async with AsyncConnectionPool(url, min_size=1, max_size=writers, kwargs=kwargs) as pool:
-            return size * await counted(writers, seconds, lambda: bare(pool, contestant.insert, events))
-    async with await EventStore.connect(url, schema=contestant.schema, max_connections=writers) as store:
+        async with await AsyncConnection.connect(url, autocommit=True) as connection:
+            return await counted(span, lambda: bare(connection, contestant.insert, events))
+    async with await EventStore.connect(url, schema=contestant.schema, max_connections=1) as store:
         append = partial(store.append, events=events, expected_version=NO_STREAM)
-        return size * await counted(writers, seconds, lambda: append(random.choice(TENANTS), uuid.uuid4()))
+        return await counted(span, lambda: append(random.choice(TENANTS), uuid.uuid4()))
 
 
-async def counted(writers: int, seconds: float, append: Callable[[], Awaitable[object]]) -> int:
-    """The number of appends of that many writers in that time, after some that open and warm the connections."""
-    start = time.monotonic() + 0.3 + 0.02 * writers
+async def counted(span: tuple[float, float], append: Callable[[], Awaitable[object]]) -> int:
     appends = 0
-
-    async def writer() -> None:
-        nonlocal appends
-        while (now := time.monotonic()) < start + seconds:
-            await append()
-            appends += now >= start
-
-    await asyncio.gather(*(writer() for _ in range(writers)))
+    while (now := time.monotonic()) < span[1]:
+        await append()
+        appends += now >= span[0]
     return appends
 
 
-async def bare(pool: AsyncConnectionPool[AsyncConnection[TupleRow]], insert: str, events: list[NewEvent]) -> None:
+async def bare(connection: AsyncConnection[TupleRow], insert: str, events: list[NewEvent]) -> None:
     values = {
         "tenant": random.choice(TENANTS),
         "stream": uuid.uuid4(),
@@ -132,32 +127,37 @@ async def bare(pool: AsyncConnectionPool[AsyncConnection[TupleRow]], insert: str
         "metas": text_array(event.meta_json for event in events),
         "datas": text_array(event.data_json for event in events),
     }
-    async with pool.connection() as connection:
-        await connection.execute(insert.encode(), values)
+    await connection.execute(insert.encode(), values, prepare=True)
 
 
-def in_process(url: str, contestant: Contestant, writers: int, size: int, seconds: float) -> int:
-    return asyncio.run(write(url, contestant, writers, size, seconds))
+def in_process(url: str, contestant: Contestant, size: int, span: tuple[float, float]) -> int:
+    return asyncio.run(write(url, contestant, size, span))
 
 
 def spell(
     pool: multiprocessing.pool.Pool, url: str, contestant: Contestant, writers: int, size: int, seconds: float
 ) -> float:
-    """Events a second of that many writers, spread over two processes."""
-    shares = [writers] if writers == 1 else [writers // 2, writers - writers // 2]
-    counts = pool.starmap(in_process, [(url, contestant, share, size, seconds) for share in shares])
-    return sum(counts) / seconds
+    """Appends a second of that many writers, each a process."""
+    start = time.monotonic() + 0.5 + 0.03 * writers  # the clock of all processes
+    span = start, start + seconds
+    return sum(pool.starmap(in_process, [(url, contestant, size, span)] * writers, chunksize=1)) / seconds
 
 
 def appends(url: str, writers: list[int], seconds: float, rounds: int) -> None:
-    print(f"{'writers':>7} {'events':>6}  " + "".join(f"{c.label:>20}" for c in CONTESTANTS) + "   appends/s (of bare)")
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
+    print(
+        f"{'writers':>7} {'events':>6}  "
+        + "".join(f"{c.label:>20}" for c in CONTESTANTS)
+        + "   appends/s (of the INSERT)"
+    )
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["relay.eventstore"])
+    with processes.Pool(max(writers)) as pool:
         for size in (1, 10):
             for count in writers:
                 rates_of: dict[Contestant, list[float]] = {contestant: [] for contestant in CONTESTANTS}
                 for _ in range(rounds):
                     for contestant in random.sample(CONTESTANTS, len(CONTESTANTS)):
-                        rates_of[contestant].append(spell(pool, url, contestant, count, size, seconds) / size)
+                        rates_of[contestant].append(spell(pool, url, contestant, count, size, seconds))
                 middle = {contestant: statistics.median(rates) for contestant, rates in rates_of.items()}
                 cells = (f"{middle[c]:>12,.0f} ({middle[c] / middle[BARE]:.2f})" for c in CONTESTANTS)
                 print(f"{count:>7} {size:>6}  " + " ".join(f"{cell:>19}" for cell in cells), flush=True)
@@ -249,7 +249,7 @@ def processor_time(url: str, rounds: int) -> None:
 
     Linux, and a server on this machine: the kernel counts the nanoseconds of each process.
     """
-    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         counter = Path(f"/proc/{connection.info.backend_pid}/schedstat")
         if not counter.exists():
             return
@@ -261,7 +261,7 @@ def processor_time(url: str, rounds: int) -> None:
                     text = contestant.insert or APPEND.format(contestant.schema)
                     before = int(counter.read_text().split()[0])
                     for _ in range(25):
-                        connection.execute(text.encode(), new_stream(size))
+                        connection.execute(text.encode(), new_stream(size), prepare=True)
                     spent[contestant].append((int(counter.read_text().split()[0]) - before) / 25e3)
             low = {contestant: statistics.quantiles(times)[0] for contestant, times in spent.items()}
             cells = ", ".join(f"{c.label} {low[c]:.0f} us ({low[BARE] / low[c]:.2f})" for c in CONTESTANTS)
@@ -271,7 +271,7 @@ def processor_time(url: str, rounds: int) -> None:
 def statements(url: str, repetitions: int) -> None:
     """One statement after the other, all contestants in turn on one connection: steady on a noisy machine too."""
     texts = {c: c.insert or APPEND.format(c.schema) for c in CONTESTANTS}
-    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         for durable, size in ((True, 1), (True, 10), (False, 1), (False, 10)):
             connection.execute(f"SET synchronous_commit = {'on' if durable else 'off'}".encode())
             spent: dict[Contestant, list[float]] = {contestant: [] for contestant in CONTESTANTS}
@@ -279,7 +279,7 @@ def statements(url: str, repetitions: int) -> None:
                 for contestant, text in texts.items():
                     values = new_stream(size)
                     start = time.perf_counter()
-                    connection.execute(text.encode(), values)
+                    connection.execute(text.encode(), values, prepare=True)
                     spent[contestant].append(time.perf_counter() - start)
             middle = {contestant: statistics.median(times) for contestant, times in spent.items()}
             cells = ", ".join(

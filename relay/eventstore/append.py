@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -33,6 +34,7 @@ from relay.eventstore.database import (
     ID_STATE,
     POSITION_STATE,
     Connection,
+    execute,
     translated,
     translated_failure,
 )
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     Target: TypeAlias = AsyncTarget | SyncTarget
 
 T = TypeVar("T")
+Fetch: TypeAlias = Callable[[LiteralString, Values], Awaitable[Sequence[Row]]]
 
 _ATTEMPTS: Final = 5
 """Of an append that the database ends because of a deadlock."""
@@ -232,17 +235,17 @@ async def _append_alone(connection: Connection, statements: EventStoreStatements
     Appends do not wait for each other in a circle. A transaction of the application may close one: it holds an
     event of the stream and waits for the stream.
     """
-    channel = async_channel(connection)
-    assert channel is not None  # noqa: S101 -- for mypy: the pool's connections are psycopg's
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
-            return await _append(channel, statements, order)
+            return await _append(partial(execute, connection, often=True), statements, order)
         except errors.DeadlockDetected:
             if not attempts_left:
                 raise
         except psycopg.Error as error:
             failure = failure_of(error)
-            meaning = None if failure is None else await _meaning(channel, statements, order, failure)
+            meaning = (
+                None if failure is None else await _meaning(partial(execute, connection), statements, order, failure)
+            )
             if meaning is None:
                 raise
             raise meaning from error
@@ -253,27 +256,27 @@ async def _append_within(channel: AsyncChannel, statements: EventStoreStatements
     """Append inside the caller's transaction, behind a savepoint: after an error the caller may go on with it."""
     try:
         async with channel.savepoint():
-            return await _append(channel, statements, order)
+            return await _append(channel.fetch, statements, order)
     except Exception as error:
         failure = failure_of(error)
         if failure is None:
             raise
-        meaning = await _meaning(channel, statements, order, failure)
+        meaning = await _meaning(channel.fetch, statements, order, failure)
         if meaning is None and isinstance(error, psycopg.Error):
             meaning = translated(error, order.doing)
         raise meaning or translated_failure(failure, order.doing) from error
 
 
-async def _append(channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder) -> Appended:
+async def _append(fetch: Fetch, statements: EventStoreStatements, order: AppendOrder) -> Appended:
     """One statement, which locks the positions before it writes to the outbox."""
-    numbers = (await channel.fetch(*order.query(statements)))[0][0]
+    numbers = (await fetch(*order.query(statements)))[0][0]
     if numbers[3:] == [_OTHER_META]:
         _log.warning("stream %s: a repeated append has other metadata; the stored one stays", order.stream_id)
     return Appended(*numbers[:3])
 
 
 async def _meaning(
-    channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder, failure: StatementFailure
+    fetch: Fetch, statements: EventStoreStatements, order: AppendOrder, failure: StatementFailure
 ) -> Exception | None:
     """What a failed append means to the store; None when it means no more than any statement's failure.
 
@@ -281,13 +284,13 @@ async def _meaning(
     """
     if (refusal := _refusal(order, failure)) is not None:
         return refusal
-    conflict = await _conflict(channel, statements, order, failure)
+    conflict = await _conflict(fetch, statements, order, failure)
     if conflict is not None:
         return conflict
     if failure.sqlstate == _CHECK_VIOLATION and failure.constraint is None:
         return UnknownTenant(order.tenant_id)  # no partition of the bucket takes the row
     if failure.sqlstate == NO_PRIVILEGE:
-        confined, tenant = (await channel.fetch(statements.text("eventstore/append:session_tenant"), {}))[0]
+        confined, tenant = (await fetch(statements.text("eventstore/append:session_tenant"), {}))[0]
         if confined and tenant != str(order.tenant_id):
             return SchemaError(
                 f"{order.doing}: row-level security confines this session to tenant {tenant or '(none is set)'}; "
@@ -312,7 +315,7 @@ def _refusal(order: AppendOrder, failure: StatementFailure) -> Exception | None:
 
 
 async def _conflict(
-    channel: AsyncChannel, statements: EventStoreStatements, order: AppendOrder, failure: StatementFailure
+    fetch: Fetch, statements: EventStoreStatements, order: AppendOrder, failure: StatementFailure
 ) -> Exception | None:
     """The error for an append that lost against another one; None when the failure has another reason."""
     beyond = failure.sqlstate == _OUT_OF_RANGE and (
@@ -322,7 +325,7 @@ async def _conflict(
     if not (duplicate or beyond or failure.sqlstate in (CONFLICT_STATE, POSITION_STATE)):
         return None
     values = {"tenant": order.tenant_id, "stream": order.stream_id}
-    actual = (await channel.fetch(statements.text("eventstore/append:version"), values))[0][0]
+    actual = (await fetch(statements.text("eventstore/append:version"), values))[0][0]
     if not duplicate or order.expected not in (Expected.ANY, actual):
         return VersionConflict(order.expected, actual)
     if (failure.constraint or "").endswith("_pkey"):

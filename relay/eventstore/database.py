@@ -4,8 +4,9 @@ No statement waits without end: one that brings no part of an answer for its dea
 its connection is cut and replaced. What has none waits for other transactions, or for a file, as long as it takes; it
 says so where it is called, and ends when the host is gone, by TCP's own timeouts.
 
-Statements are not prepared on the server, but for those that name their tenants as constants
-(``relay.eventstore.partitions``): PostgreSQL would finally plan any other for all tenants' partitions at once.
+Two kinds of statements are prepared on the server, where no pooler stands between: an append, which calls a function,
+and those that name their tenants as constants (``relay.eventstore.partitions``). PostgreSQL would finally plan any
+other for all tenants' partitions at once.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from relay.postgres import errors
 from relay.postgres.codec import decode_json
 from relay.postgres.connect import Work, connect_async
 from relay.postgres.deadline_pool import DeadlinePool
+from relay.postgres.sql import statement
 from relay.postgres.url import connection_parameters
 
 T = TypeVar("T")
@@ -47,6 +49,7 @@ DEADLINE: Final = 30.0
 NO_DEADLINE: Final = math.inf
 
 _NAME: Final = "openoutbox-eventstore"
+_OWN_SESSION: Final = statement("eventstore/read:own_session")
 _LONGEST_WAIT: Final = 30.0  # seconds for a connection that other callers use
 _MIGRATE: Final = "run relay-cli store migrate as the owner of the schema, and relay-cli store grant for this user"
 
@@ -64,10 +67,15 @@ def translated_failure(failure: StatementFailure, doing: str) -> StorageError:
     )
 
 
-async def execute(connection: Connection, statement: LiteralString, values: Values | None = None) -> list[Row]:
-    """Send one statement; its rows as plain tuples, whatever row factory the connection's owner has chosen."""
+async def execute(
+    connection: Connection, statement: LiteralString, values: Values | None = None, *, often: bool = False
+) -> list[Row]:
+    """Send one statement; its rows as plain tuples, whatever row factory the connection's owner has chosen.
+
+    One that is sent ``often`` is prepared, where the connection prepares any.
+    """
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
-        await cursor.execute(statement, values, prepare=False)
+        await cursor.execute(statement, values, prepare=None if often else False)
         return await cursor.fetchall() if cursor.description else []
 
 
@@ -147,7 +155,10 @@ class Database:
         return await self.run(doing, lambda connection: execute(connection, statement, values), deadline)
 
     async def _make_ready(self, connection: Connection) -> None:
-        """Isolation levels stay the database's own."""
+        """Isolation levels stay the database's own. What is sent often is prepared, where nothing stands between."""
+        [(own_session,)] = await execute(connection, _OWN_SESSION, {"pid": connection.info.backend_pid})
+        if own_session:
+            connection.prepare_threshold = 2
         if self._on_connect is not None:
             await execute(connection, *self._on_connect)
 

@@ -22,7 +22,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 from psycopg.types.numeric import Int8
 
-from relay.eventstore.database import Row, execute
+from relay.eventstore.database import Row
 from relay.eventstore.decoding import Read, fetch_together
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.sql import PARTITIONS_AT_ONCE, statement
@@ -102,8 +102,7 @@ class TenantPartitions:
 
     def __init__(self, statements: EventStoreStatements) -> None:
         self._statements = statements
-        self._groups: WeakKeyDictionary[AsyncConnection[TupleRow], Groups | None] = WeakKeyDictionary()
-        """None for a connection that cannot keep a plan."""
+        self._groups: WeakKeyDictionary[AsyncConnection[TupleRow], Groups] = WeakKeyDictionary()
 
     async def fetch(
         self,
@@ -152,16 +151,15 @@ class TenantPartitions:
         """
         if len(tenants) <= PARTITIONS_AT_ONCE or values["tenants"] is not None:
             return [], tenants
-        known = await self._known_groups(connection)
+        known = self._known_groups(connection)
         return ([], tenants) if known is None else known.split(tenants)
 
-    async def _known_groups(self, connection: AsyncConnection[TupleRow]) -> Groups | None:
+    def _known_groups(self, connection: AsyncConnection[TupleRow]) -> Groups | None:
+        """None for a connection that cannot keep a plan."""
+        if connection.prepare_threshold is None:
+            return None
         if connection not in self._groups:
-            owned = {"pid": connection.info.backend_pid}
-            [(own_session,)] = await execute(connection, self._statements.text("eventstore/read:own_session"), owned)
-            if own_session:
-                connection.prepare_threshold = 2**31  # uses: only what asks for it is prepared
-            self._groups[connection] = Groups(self._statements) if own_session else None
+            self._groups[connection] = Groups(self._statements)
         return self._groups[connection]
 
 

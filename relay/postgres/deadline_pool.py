@@ -56,8 +56,11 @@ class DeadlinePool:
     async def run(self, doing: str, work: Work[T], deadline: float | None = None) -> T:
         """As ``DeadlineConnection.run``. Raises StorageBusy when every connection stays in use for ``longest_wait``."""
         try:
-            async with asyncio.timeout(self._longest_wait):
-                await self._places.acquire()
+            if self._places.locked():
+                async with asyncio.timeout(self._longest_wait):
+                    await self._places.acquire()
+            else:
+                await self._places.acquire()  # at once
         except TimeoutError:
             in_use = len(self._connections)
             raise StorageBusy(

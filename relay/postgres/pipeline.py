@@ -30,9 +30,9 @@ async def one_transaction(connection: Connection) -> AsyncIterator[None]:
     try:
         async with connection.pipeline():
             try:
-                await connection.execute("BEGIN")
+                await connection.execute("BEGIN", prepare=False)
                 yield
-                await connection.execute("COMMIT")
+                await connection.execute("COMMIT", prepare=False)
             except psycopg.Error as error:  # out of its way: the pipeline would log each error that follows from it
                 cause = error
     except psycopg.Error as error:

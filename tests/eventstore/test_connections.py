@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
-from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
+from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConflict
 from relay.eventstore import database as connections
 from tests.eventstore.conftest import STREAM, TENANT, as_role
 from tests.outbox.proxy import Proxy
@@ -161,3 +161,16 @@ async def test_an_error_at_the_commit_of_a_read_keeps_its_state(
         assert (reading.value.answered, reading.value.sqlstate) == (True, state)
         database.run("ALTER POLICY audited ON event USING (TRUE)")
         assert len(await reader.read_all(event.checkpoint if from_end else 0)) == (not from_end)
+
+
+async def test_an_append_is_prepared_once_and_a_failed_one_leaves_nothing(
+    gapless_store: EventStore, database: Database
+) -> None:
+    await gapless_store.append(TENANT, STREAM, [NewEvent("E", 1)], NO_STREAM)
+    look = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%event_append(%'"
+    async with await EventStore.connect(database.url, max_connections=1) as store:
+        for expected, prepared in ((NO_STREAM, 0), (ANY, 1)):
+            for _ in range(5):
+                with contextlib.nullcontext() if prepared else pytest.raises(VersionConflict):
+                    await store.append(TENANT, STREAM, [NewEvent("E", 1)], expected)
+            assert await store._database.rows("look", look) == [(prepared,)]

@@ -33,6 +33,7 @@ async def test_it_works_through_a_pool_of_two(store: EventStore, outbox_database
                 if types[-1] == "Last":
                     break
         assert len(types) == 82
+        assert await pooled._database.rows("look", "SELECT count(*) FROM pg_prepared_statements") == [(0,)]
     assert outbox_database.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
 
 
