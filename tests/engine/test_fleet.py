@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -13,8 +14,16 @@ from relay.core.errors import ConfigError, RowRefused, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.fleet import HEARTBEAT, LIVING
 from relay.core.ports import Heartbeat
+from relay.engine.context import EngineContext
+from relay.engine.fleet import FleetWatch
+from relay.engine.pauses import PauseWatch
 from tests.engine.test_finding import MemoryProofs
+from tests.support.doubles.asked_storage import AskedMemoryOutbox
+from tests.support.doubles.memory_storage import MemoryTable
+from tests.support.doubles.telemetry import MemoryTelemetry
 from tests.support.doubles.virtual_relay import VirtualRelay
+from tests.support.options import engine_options
+from tests.support.virtual_time import VirtualTimeLoop
 
 
 class Watched:
@@ -144,28 +153,44 @@ def test_no_delivery_and_no_stop_waits_for_the_list(beside: StartBeside, fleet: 
     relay.until(relay.task.done, relay.options.shutdown_timeout + 1.0)
 
 
+@contextmanager
+def watched(fleet: Watched) -> Iterator[tuple[VirtualTimeLoop, Transactional]]:
+    """The watch over a list, of a relay that publishes in transactions."""
+    loop, broker = VirtualTimeLoop(), Transactional()
+    storage = AskedMemoryOutbox(MemoryTable(), "relay", 30.0)
+    context = EngineContext.of(storage, broker, MemoryTelemetry(), engine_options(), loop.time)
+    watch = FleetWatch(context, fleet, PauseWatch(context, None, lambda: None), lambda: (0, 0), dict)
+
+    async def live() -> None:
+        await watch.join()
+        await watch.run()
+
+    task = loop.create_task(live())
+    yield loop, broker
+    assert not task.done()
+    loop.end()
+
+
 def test_a_list_that_cannot_be_read_does_not_say_that_no_other_relay_lives() -> None:
-    fleet, broker = Watched(failing=("join",)), Transactional()
-    relay = VirtualRelay(broker, fleet=fleet)
-    relay.run(15.0)
-    assert broker.others == [None, ()]
-    fleet.failing = ("beat",)
-    relay.run(LIVING - 5.0)
-    assert broker.others == [None, ()]
-    relay.run(10.0)
-    assert broker.others == [None, (), None]
-    relay.end()
+    fleet = Watched(failing=("join",))
+    with watched(fleet) as (loop, broker):
+        loop.pass_time(15.0)
+        assert broker.others == [None, ()]
+        fleet.failing = ("beat",)
+        loop.pass_time(LIVING - 5.0)
+        assert broker.others == [None, ()]
+        loop.pass_time(10.0)
+        assert broker.others == [None, (), None]
 
 
 def test_relays_without_proofs_count_while_the_list_cannot_be_read() -> None:
-    fleet, broker = Watched(), Transactional()
+    fleet = Watched()
     fleet.without_proofs = ["older"]
-    relay = VirtualRelay(broker, fleet=fleet)
-    relay.run(6.0)
-    fleet.failing = ("beat",)
-    relay.run(2 * LIVING)
-    assert broker.others == [["older"]]
-    relay.end()
+    with watched(fleet) as (loop, broker):
+        loop.pass_time(6.0)
+        fleet.failing = ("beat",)
+        loop.pass_time(2 * LIVING)
+        assert broker.others == [["older"]]
 
 
 def test_a_relay_that_is_refused_claims_nothing_and_ends_with_the_reason() -> None:
