@@ -113,10 +113,11 @@ class Carrying:
             return
         timeout = transaction_timeout(self._options)
         begun = await self._holding.begin(part, epoch.since, timeout + settle_margin(self._options))
-        held = [event for one in begun for event in one.events]
-        ids = {event.event_id for event in held}
+        ids = {event.event_id for one in begun for event in one.events}
         if left := [event for event in part if event.event_id not in ids]:
             self._sink([(event, _NOT_IN_TIME) for event in left])
+            begun = self._without_gaps(begun, left)
+        held = [event for one in begun for event in one.events]
         if not held:
             return
         transaction = self._transaction = self._new(held, begun, timeout)
@@ -125,6 +126,18 @@ class Carrying:
         end, usable = await self._publisher.in_thread(transaction.run, epoch.producer)
         await self._ended(transaction, begun, end, usable=usable)
         self._transaction = None
+
+    def _without_gaps(self, begun: Sequence[Begun], left: Sequence[OutboxEvent]) -> list[Begun]:
+        """Without what comes behind those that are left: its key's order would be lost."""
+        for event in left:
+            self._end_key(event)
+        behind = [event for one in begun for event in one.events if event.partition_key in self._ended_keys]
+        if not behind:
+            return list(begun)
+        self._holding.end(event.event_id for event in behind)
+        self._sink([(event, _BEHIND) for event in behind])
+        kept = (one._replace(events=[event for event in one.events if event not in behind]) for one in begun)
+        return [one for one in kept if one.events]
 
     def _is_lost(self) -> bool:
         return self._lost is not None

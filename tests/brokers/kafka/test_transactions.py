@@ -159,6 +159,19 @@ async def test_what_is_given_up_before_it_begins_is_not_published(sending: Sendi
     assert events[0].event_id not in {row.event_id for row in await asyncio.to_thread(proofs_in, embedded.url)}
 
 
+@pytest.mark.parametrize("sending", [True], indirect=True)
+async def test_in_order_nothing_goes_before_an_event_of_its_key_that_cannot_begin(
+    sending: Sending, embedded: EmbeddedBroker
+) -> None:
+    events = [event(number, key=key) for number, key in enumerate("klkl", 200)]
+    sending.leases.short = {events[0].event_id}
+    outcomes = await sending.send(events)
+    assert [type(outcome) for outcome in outcomes] == [Withheld, Acknowledged, Withheld, Acknowledged]
+    proven = {row.event_id for row in await asyncio.to_thread(proofs_in, embedded.url)}
+    assert not proven & {events[0].event_id, events[2].event_id}
+    assert events[2].event_id in sending.leases.ended
+
+
 def test_proofs_say_exactly_what_they_were_made_of() -> None:
     ids = [EventId(str(uuid.uuid4())) for _ in range(10_001)]
     events = [event(1)._replace(event_id=one) for one in ids]

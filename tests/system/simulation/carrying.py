@@ -28,6 +28,8 @@ class Carrying:
         self._lost: Unreachable | None = None
         self._decided = False
         """A commit may have been asked for."""
+        self._ended_keys: set[str | None] = set()
+        """In order per key: keys of which an event has failed."""
         self._parts: deque[Sequence[OutboxEvent]] = deque()
 
     def give_up(self, lost: Unreachable) -> bool:
@@ -43,6 +45,10 @@ class Carrying:
 
     async def _next(self, part: list[OutboxEvent]) -> None:
         client = self._client
+        self._tell([event for event in part if event.partition_key in self._ended_keys], _BEHIND)
+        part = [event for event in part if event.partition_key not in self._ended_keys]
+        if not part:
+            return
         try:
             epoch, since = await client.epoch(self._slot)
         except BrokerUnreachable as error:
@@ -51,12 +57,26 @@ class Carrying:
             self._tell(part, self._lost)
             return
         begun = await self._holding.begin(part, since, client.timeout + client.lease / 4)
+        ids = {event.event_id for one in begun for event in one.events}
+        left = [event for event in part if event.event_id not in ids]
+        self._tell(left, Withheld("its lease"))
+        begun = self._without_gaps(begun, left)
         held = [event for one in begun for event in one.events]
-        ids = {event.event_id for event in held}
-        self._tell([event for event in part if event.event_id not in ids], Withheld("its lease"))
         if held:
             self._slot.number += 1
             await self._transaction(epoch, begun, held)
+
+    def _without_gaps(self, begun: Sequence[Begun], left: Sequence[OutboxEvent]) -> list[Begun]:
+        """Without what comes behind those that are left."""
+        self._end_keys(left)
+        behind = [event for one in begun for event in one.events if event.partition_key in self._ended_keys]
+        self._end(behind)
+        self._tell(behind, _BEHIND)
+        return [one._replace(events=[event for event in one.events if event not in behind]) for one in begun]
+
+    def _end_keys(self, events: Sequence[OutboxEvent]) -> None:
+        if self._client.keeps_runs:
+            self._ended_keys.update(event.partition_key for event in events if event.partition_key is not None)
 
     async def _transaction(self, epoch: int, begun: Sequence[Begun], held: list[OutboxEvent]) -> None:
         client, slot = self._client, self._slot
@@ -147,6 +167,7 @@ class Carrying:
         else:
             for event in held:
                 if event.event_id in answers:
+                    self._end_keys([event])
                     self._tell([event], self._client.refusal(event, answers[event.event_id]))
             if left := [event for event in held if event.event_id not in answers]:
                 self._parts.append(left)
@@ -159,4 +180,5 @@ class Carrying:
             self._sink([(event, outcome) for event in events])
 
 
+_BEHIND = Withheld("an earlier event of its key has failed")
 _UNANSWERED = (Answer.SILENT, Answer.DROP, Answer.CUT)

@@ -137,6 +137,18 @@ class Ledger:
             allowed = row.status is not Status.DELIVERED or not deletes(self.delivered_by[one])
             _demand(allowed, f"{one}: DELIVERED and in the table, with ON_DELIVERED=delete")
 
+    def check_order(self, rows: Mapping[EventId, MemoryRow], where: str = "") -> None:
+        """First arrivals of each key are in the order of insertion, but for dead events."""
+        last: dict[str, int] = {}
+        for one in self.order:
+            row = rows.get(one)
+            if row is None or row.partition_key is None or row.status is Status.DEAD:
+                continue
+            _demand(
+                row.insertion_order > last.get(row.partition_key, -1), f"{one}: behind a later one of its key{where}"
+            )
+            last[row.partition_key] = row.insertion_order
+
     def arrive(self, event_id: EventId, relay: str) -> None:
         """The broker has stored the event once more."""
         arrivals = self.arrivals.setdefault(event_id, [])

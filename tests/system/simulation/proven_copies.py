@@ -63,6 +63,10 @@ class ProvenWorld(FanOutWorld, TransactionalWorld):
         """Let it happen; raises Violation."""
         TransactionalWorld.run(self)
 
+    def _check_in_order(self) -> None:
+        assert isinstance(self.ledger, ProvenLedger)
+        FanOutWorld._check_order(self, self.ledger)
+
     def _check_seen(self, one: EventId) -> None:
         """It is delivered; or dead for the second broker, and the row says that the first one has it."""
         row = self.database.table.rows.get(one)

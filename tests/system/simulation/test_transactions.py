@@ -37,6 +37,11 @@ def test_histories_have_all_that_matters() -> None:
     faults = [fault for plan in plans for fault in plan.faults]
     assert {Busy, Stranger} <= {type(fault) for fault in faults}
     assert {len(plan.relays) for plan in plans} == {1, 2, 3}
+    assert {(plan.key_order is None, plan.keeps_runs) for plan in plans} == {
+        (True, False),
+        (False, False),
+        (False, True),
+    }
 
 
 def test_an_event_without_a_proof_that_is_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

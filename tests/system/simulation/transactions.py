@@ -1,7 +1,8 @@
 """Histories with exactly once: a broker with transactions and proofs, and relays that find what others have left.
 
 The relay's part is the engine's (``relay.engine.finding``, the leases of a batch). No event may be seen twice by a
-reader of committed messages, none may be DELIVERED unseen, and none that was seen may end otherwise.
+reader of committed messages, none may be DELIVERED unseen, and none that was seen may end otherwise. In order per key
+each is seen behind those before it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from relay.core.event import EventId, Status
 from relay.core.ports import Publisher
 from relay.core.proofs import LeasedRow
 from relay.engine.options import EngineOptions
+from relay.outbox.options import KeyOrder
 from tests.support.doubles.asked_storage import AskedMemoryOutbox
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.system.simulation import database_faults as database
@@ -133,6 +135,11 @@ class TransactionalWorld(World):
         ledger.check_table(self.database.table.rows, self._deletes)
         for one in ledger.arrivals:
             self._check_seen(one)
+        self._check_in_order()
+
+    def _check_in_order(self) -> None:
+        if self.plan.key_order is not None:
+            self.ledger.check_order(self.database.table.rows)
 
     def _check_seen(self, one: EventId) -> None:
         """What became of an event that a reader has seen."""
@@ -177,7 +184,16 @@ def draw_transactions(seed: int) -> Plan:
     always = rng.sample(always, rng.choice([0, 1, 2]))
     faults = sorted((*always, *(rng.choice(drawn)() for _ in range(rng.choice([2, 3, 4, 6])))), key=lambda one: one.at)
     relays = tuple(replace(one, relay_id=one.name) for one in basis.relays)
-    return replace(basis, key_order=None, relays=relays, faults=_one_at_a_time(faults), mode="safety")
+    key_order = None if basis.key_order is None else KeyOrder.SKIP
+    keeps_runs = key_order is not None and random.Random(f"runs {seed}").random() < 0.7
+    return replace(
+        basis,
+        key_order=key_order,
+        keeps_runs=keeps_runs,
+        relays=relays,
+        faults=_one_at_a_time(faults),
+        mode="safety",
+    )
 
 
 def _one_at_a_time(faults: Iterable[Fault]) -> tuple[Fault, ...]:
