@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from relay.brokers.kafka import proofs
 from relay.brokers.kafka.errors import FATAL_UNTIL_GRANTED
@@ -36,6 +38,17 @@ _LOOK_WITHIN: Final = 3.0  # seconds: expired leases wait for it
 _UNANSWERED: Final = 30.0  # seconds until the next look, where the broker did not answer
 
 
+class Looker(NamedTuple):
+    """A client that holds a connection."""
+
+    admin: AdminClient
+
+    def log_in(self, user: str, password: str) -> None:
+        """The login of every connection from now on."""
+        with suppress(KafkaException):
+            self.admin.set_sasl_credentials(user, password)
+
+
 class KafkaAsking(KafkaPublisher, ProofReader):
     """Publishes without transactions, and reads proofs where there are any."""
 
@@ -46,6 +59,7 @@ class KafkaAsking(KafkaPublisher, ProofReader):
         self._kept = False
         self._look_at = float("-inf")
         self._unseen = False
+        self._looker: Looker | None = None
 
     async def keeps_proofs(self) -> bool:
         """Whether the topic of proofs is there, as far as the broker has said.
@@ -56,9 +70,9 @@ class KafkaAsking(KafkaPublisher, ProofReader):
         now = steady_seconds()
         if now < self._look_at:
             return self._kept
-        connection, self._look_at = await self._connection(), now + _LOOKED
+        admin, self._look_at = await self._admin_client(), now + _LOOKED
         try:
-            self._kept = await self.in_thread(proofs.is_there, connection, self._topic, _LOOK_WITHIN)
+            self._kept = await self.in_thread(proofs.is_there, admin, self._topic, _LOOK_WITHIN)
         except KafkaException as error:
             unseen = error.args[0].name() == "TOPIC_AUTHORIZATION_FAILED"
             if self._kept and not unseen:
@@ -86,6 +100,11 @@ class KafkaAsking(KafkaPublisher, ProofReader):
     async def close(self) -> None:
         """Abandon what is left."""
         await super().close()
+        self._end()
+
+    def _end(self) -> None:
+        looker, self._looker = [self._looker], None
+        self.in_thread(looker.clear)  # which joins the client's threads
         self._threads.shutdown(wait=False)
 
     def config_of(self, holder: str, number: int) -> dict[str, Any]:
@@ -97,6 +116,17 @@ class KafkaAsking(KafkaPublisher, ProofReader):
     def in_thread(self, work: Any, *arguments: Any) -> asyncio.Future[Any]:  # noqa: ANN401 - as the work returns
         """Run what blocks in a thread of its own."""
         return asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *arguments))
+
+    async def _admin_client(self) -> AdminClient:
+        """What looks for the topic, with one connection for all looks."""
+        connection = await self._connection()
+        if self._looker is None:
+            self._looker = Looker(AdminClient(connection))
+        self._looker.admin.poll(0)  # a token is renewed here
+        return self._looker.admin
+
+    def _clients(self) -> Iterable[Any]:
+        return (*super()._clients(), self._looker)
 
     async def _connection(self) -> dict[str, Any]:
         await self._renew()

@@ -130,9 +130,8 @@ def look_at(connection: Mapping[str, Any], topic: str) -> None:
         )
 
 
-def is_there(connection: Mapping[str, Any], topic: str, within: float = _ANSWER_WITHIN) -> bool:
+def is_there(admin: AdminClient, topic: str, within: float = _ANSWER_WITHIN) -> bool:
     """Whether the topic exists. Raises KafkaException where the broker does not say so in so many seconds."""
-    admin = AdminClient(dict(connection))
     [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=within).values()
     try:
         described.result(2 * within)  # the client says itself that no answer came

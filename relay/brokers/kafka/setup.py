@@ -127,7 +127,7 @@ def _examined(options: KafkaOptions) -> Iterator[Finding]:
 
     named = f"topic of proofs {wanted.topic}"
     try:
-        if not proofs.is_there(connection, wanted.topic):
+        if not proofs.is_there(AdminClient(connection), wanted.topic):
             yield Finding(Level.WARNING, "transactions", f"{named} does not exist", _ADVICE)
         elif lacking := _lacking(connection, wanted.topic):
             message = f"{named}: this login lacks {', '.join(lacking)}"

@@ -237,7 +237,7 @@ class KafkaTransactions(KafkaAsking, Proofs):
             task.cancel()
         for slot in self._slots:
             self.drop(slot)
-        self._threads.shutdown(wait=False)
+        self._end()
 
     def twin(self) -> Publisher:
         """The same producers: a connection that is cut is held against no event, since all share it."""

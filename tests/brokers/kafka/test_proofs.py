@@ -21,6 +21,7 @@ from relay.localservers.process import free_port
 from tests.brokers.harness.base import make_event
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.options import kafka_options
+from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.waiting import patience
 
 pytestmark = pytest.mark.kafka
@@ -117,7 +118,18 @@ async def test_a_relay_without_transactions_waits_only_for_proofs_that_it_has_se
     await asyncio.to_thread(proofs.ensure_topic, {"bootstrap.servers": kafka}, f"{prefix}.proofs")
     assert await there.keeps_proofs()
     there._config |= {"bootstrap.servers": away}
-    there._look_at = 0.0
+    there._looker, there._look_at = None, 0.0
     with pytest.raises(BrokerUnreachable):
         await there.keeps_proofs()
     await there.close()
+
+
+async def test_looks_for_the_topic_share_one_connection(kafka: str) -> None:
+    with TcpProxy(int(kafka.rpartition(":")[2])) as between:
+        asking = KafkaAsking(kafka_options(f"127.0.0.1:{between.port}", transactions_prefix=uuid.uuid4().hex))
+        await asking.open()
+        for _ in range(5):
+            asking._look_at = 0.0
+            assert not await asking.keeps_proofs()
+        await asking.close()
+        assert between.accepted == 1
