@@ -183,17 +183,15 @@ def draw_transactions(seed: int) -> Plan:
     ]
     always = rng.sample(always, rng.choice([0, 1, 2]))
     faults = sorted((*always, *(rng.choice(drawn)() for _ in range(rng.choice([2, 3, 4, 6])))), key=lambda one: one.at)
-    relays = tuple(replace(one, relay_id=one.name) for one in basis.relays)
-    key_order = None if basis.key_order is None else KeyOrder.SKIP
-    keeps_runs = key_order is not None and random.Random(f"runs {seed}").random() < 0.7
-    return replace(
-        basis,
-        key_order=key_order,
-        keeps_runs=keeps_runs,
-        relays=relays,
-        faults=_one_at_a_time(faults),
-        mode="safety",
-    )
+    return _in_some_order(replace(basis, faults=_one_at_a_time(faults), mode="safety"))
+
+
+def _in_some_order(plan: Plan) -> Plan:
+    """Each relay by its own id; order per key where the basis has some, often with runs."""
+    relays = tuple(replace(one, relay_id=one.name) for one in plan.relays)
+    key_order = None if plan.key_order is None else KeyOrder.SKIP
+    keeps_runs = key_order is not None and random.Random(f"runs {plan.seed}").random() < 0.7
+    return replace(plan, key_order=key_order, keeps_runs=keeps_runs, relays=relays)
 
 
 def _one_at_a_time(faults: Iterable[Fault]) -> tuple[Fault, ...]:
