@@ -195,7 +195,7 @@ class _Call:
 
     def has_known(self, done: Enqueued) -> bool:
         """Whether an event was there already, or another unique index refused it."""
-        if done.inserted is None or done.inserted == len(done.event_ids):
+        if done.inserted is None or done.inserted == len(self.events):
             return False
         return done.inserted < len(set(done.event_ids))
 

@@ -53,7 +53,7 @@ def insert_calls(
 
     Raises as ``insert_rows`` does, before any of them is sent.
     """
-    unique = distinct(events)
+    unique = events if len(events) == 1 and isinstance(events[0], NewEvent) else distinct(events)
     context = trace_headers() if trace else {}
     if len(unique) == 1:
         return [_insert_one(unique[0], table, context)]
@@ -68,8 +68,6 @@ def insert_again(events: Iterable[NewEvent], table: str | TableName) -> list[tup
 
 def distinct(events: Iterable[NewEvent]) -> list[NewEvent]:
     """The events without repeats. Raises EventError as ``insert_rows`` does."""
-    if isinstance(events, list) and len(events) == 1 and isinstance(events[0], NewEvent):
-        return events
     unique: dict[UUID, NewEvent] = {}
     for event in events:
         if not isinstance(event, NewEvent):
@@ -87,7 +85,7 @@ def _insert_one(
         "event_type": event.event_type,
         "partition_key": event.partition_key,
         "payload": event.body,
-        "headers": traced_headers(event.headers_json, context),
+        "headers": traced_headers(event.headers_json, context) if context else event.headers_json,
     }
     held = event.delay is not None or event.available_at is not None
     if held:

@@ -56,7 +56,7 @@ class PsycopgChannel:
 
     def commits_at_once(self) -> bool:
         """See ``SyncCaller``."""
-        if not _commits_at_once(self._connection):
+        if not self._connection.autocommit or not _is_idle(self._connection):
             return False
         if _is_pipelined(self._connection):  # a BEGIN may be on its way: known once the pipeline was synchronised
             with self._connection.pipeline():
@@ -98,7 +98,7 @@ class AsyncPsycopgChannel:
 
     async def commits_at_once(self) -> bool:
         """See ``SyncCaller``."""
-        if not _commits_at_once(self._connection):
+        if not self._connection.autocommit or not _is_idle(self._connection):
             return False
         if _is_pipelined(self._connection):
             async with self._connection.pipeline():
@@ -133,10 +133,6 @@ def is_connection_loss(error: psycopg.Error) -> bool:
 def _opens_implicitly(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
     """Whether ``transaction()`` would begin and commit a transaction that is the caller's to commit."""
     return not connection.autocommit and _is_idle(connection)
-
-
-def _commits_at_once(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
-    return connection.autocommit and _is_idle(connection)
 
 
 def _is_pipelined(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
