@@ -33,8 +33,8 @@ from relay.core.errors import BrokerUnreachable, ConfigError
 _IDLE: Final = 10.0  # seconds after which an unused connection is closed, before the service does so
 _NO_READ_TIMEOUT: Final = 3600.0  # seconds; the session has its own
 _CLOSING: Final = 1.0  # seconds for the connections to be gone
-_LARGEST_ANSWER: Final = 1 << 16  # bytes; of ten messages, a few kilobytes
-_MOST_MARKS: Final = 2000  # values of JSON and tags of XML in it: the SDK takes 3 us for each
+_LARGEST_ANSWER: Final = 1 << 18  # bytes; of ten messages a few kilobytes, of a topic with the largest policy 100
+_MOST_MARKS: Final = 5000  # values of JSON and tags of XML in it: the SDK takes 3 us for each
 _MARKS: Final = b",[{<"
 
 
