@@ -354,7 +354,7 @@ def unknown(values: Mapping[str, str]) -> Iterator[str]:
 
 def _injected(name: str, value: str) -> bool:
     """Whether Kubernetes or a container link has set it, and no operator."""
-    bare_port = name.endswith("_PORT") and not name.endswith("_SERVICE_PORT")
+    bare_port = name.endswith("_PORT") and not name.endswith(("_SERVICE_PORT", "_TCP_PORT", "_UDP_PORT", "_SCTP_PORT"))
     return is_service_link(value) if bare_port else _INJECTED.fullmatch(name) is not None
 
 

@@ -56,6 +56,20 @@ def test_a_name_that_begins_as_ours_do_is_warned_about_in_any_case(name: str, va
     assert near is None or warning.endswith(f"did you mean {near}?")
 
 
+def test_all_that_kubernetes_sets_for_a_service_is_no_operators() -> None:
+    links = {
+        "STORAGE_SERVICE_HOST": "10.96.0.17",
+        "STORAGE_SERVICE_PORT": "5432",
+        "STORAGE_SERVICE_PORT_SQL": "5432",
+        "STORAGE_PORT": "tcp://10.96.0.17:5432",
+        "STORAGE_PORT_5432_TCP": "tcp://10.96.0.17:5432",
+        "STORAGE_PORT_5432_TCP_PROTO": "tcp",
+        "STORAGE_PORT_5432_TCP_PORT": "5432",
+        "STORAGE_PORT_5432_TCP_ADDR": "10.96.0.17",
+    }
+    assert settings(**links).warnings == settings().warnings
+
+
 @pytest.mark.parametrize("name", ["CONSOLE_PORT", "SERVER_PORT"])
 def test_a_service_link_with_the_name_of_a_variable_is_ignored_and_said(name: str) -> None:
     read = settings(**{name: "tcp://10.96.0.17:80"})
