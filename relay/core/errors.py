@@ -14,6 +14,7 @@
     │       ├── BrokerRefused       it was the login, or the TLS handshake, that was refused
     │       └── TooManyConnections  RabbitMQ allows no connection more (relay.brokers.rabbitmq.wire)
     ├── Cut, NoAnswer, BadAnswer    one request of a webhook (relay.brokers.http.errors)
+    ├── UnsendableHeader            a header of a request would end its line (relay.brokers.http.headers)
     ├── ServerClosed                RabbitMQ closed a channel or the connection (relay.brokers.rabbitmq.wire)
     ├── LoopDied                    a loop of the relay ended on its own (relay.engine.relay)
     ├── ReplayRefused               a replay would be swallowed by the broker (relay.outbox.admin.replay)

@@ -33,7 +33,7 @@ class DestinationState(IntEnum):
     """It refuses the login or the TLS handshake."""
 
 
-class Count(StrEnum):
+class EngineCounter(StrEnum):
     """What is counted and nothing more. Each is a counter without labels, whose row in the catalogue names it."""
 
     LEASES_LOST = "leases_lost"
@@ -64,7 +64,7 @@ class Telemetry(Protocol):
     def settled(self, delivered: int, failed: int) -> None:
         """Outcomes written under a valid fence."""
 
-    def count(self, what: Count, events: int) -> None:
+    def count(self, what: EngineCounter, events: int) -> None:
         """So many more of these."""
 
     def row_refused(self, doing: str) -> None:

@@ -35,7 +35,7 @@ from relay.core.outcome import (
     Withheld,
 )
 from relay.core.outside import cut
-from relay.core.telemetry import Count
+from relay.core.telemetry import EngineCounter
 from relay.core.verdict import Bury, Release, Retry, Verdict, decide
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
@@ -91,7 +91,7 @@ class Decider:
 
     def _say_dropped(self, dropped: Sequence[OutboxEvent]) -> None:
         """The broker has other messages with the ids of these events, and not theirs."""
-        self._telemetry.count(Count.DROPPED, len(dropped))
+        self._telemetry.count(EngineCounter.DROPPED, len(dropped))
         logger.warning(
             "the broker acknowledged an event of type %s as a duplicate at its first attempt: it has another message "
             "with that id, and not this one",

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from relay.core.event import EventId, OutboxEvent
-from relay.core.telemetry import Count, Telemetry
+from relay.core.telemetry import EngineCounter, Telemetry
 from relay.engine.batch import SLOW, Batch, Portion
 
 _SETTLE_LINGER = 0.005  # seconds; a batch whose last answers are on their way is written once, not twice
@@ -170,7 +170,7 @@ class InFlight:
             batch.trace.lose(lost)
         if len(batch.verdicts):
             self.settleable.set()
-        self._telemetry.count(Count.LEASES_LOST, len(lost))
+        self._telemetry.count(EngineCounter.LEASES_LOST, len(lost))
         self.gone(batch, len(lost))
 
     def end_traces(self) -> None:

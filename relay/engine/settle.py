@@ -31,7 +31,7 @@ from relay.core.blame import Party, kept, quarters
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.ports import Settled
-from relay.core.telemetry import Count
+from relay.core.telemetry import EngineCounter
 from relay.engine.batch import Portion
 from relay.engine.context import EngineContext
 from relay.engine.losses import LeaseLosses
@@ -267,13 +267,13 @@ class Settler:
                 len(settlement.delivered), len(settlement.retried), len(settlement.buried), len(settlement.released)
             )
         elif lost:
-            self._telemetry.count(Count.LEASES_LOST, lost)
+            self._telemetry.count(EngineCounter.LEASES_LOST, lost)
             self._losses.taken(lost, portion.batch.expires_at(settlement.event_ids()[0]))
         self.delivered += settled.delivered
         self.failed += settled.retried + settled.buried
         self._telemetry.settled(settled.delivered, settled.retried + settled.buried)
         if settled.released:
-            self._telemetry.count(Count.RELEASED, settled.released)
+            self._telemetry.count(EngineCounter.RELEASED, settled.released)
         self._done(portion)
 
     def _set_kept_aside(self, portion: Portion, settled: Settled) -> Portion:

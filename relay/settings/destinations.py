@@ -186,5 +186,5 @@ class Aws(VariableGroup):
     )
 
 
-class Destinations(Aws, Http, RabbitMQ, Redis, Nats, Kafka):
+class DestinationVariables(Aws, Http, RabbitMQ, Redis, Nats, Kafka):
     """The variables of every kind; the group that is shown first is the last base."""

@@ -16,7 +16,7 @@ from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.core.toml import read_toml, unknown_key
 from relay.settings import rules
-from relay.settings.destinations import Destinations
+from relay.settings.destinations import DestinationVariables
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
 
@@ -25,7 +25,7 @@ _EXAMPLE: Final = 'write for example [main] and below it url = "kafka://host:909
 _KEYS: Final = {"type": "PUBLISHER_TYPE", "url": "PUBLISHER_URL", "url_file": "PUBLISHER_URL_FILE"}
 _OF_ALL: Final = ("MESSAGE_FORMAT", "CLOUDEVENTS_SOURCE")
 """Variables that belong to no type."""
-_OPTIONS: Final = frozenset({*map(str.lower, _OF_ALL), *Destinations.model_fields})
+_OPTIONS: Final = frozenset({*map(str.lower, _OF_ALL), *DestinationVariables.model_fields})
 """The variables of the types of destinations, in small letters."""
 
 

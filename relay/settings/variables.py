@@ -14,7 +14,7 @@ from relay.core.formats import choice as formats
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
 from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
-from relay.settings.destinations import Destinations
+from relay.settings.destinations import DestinationVariables
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
     Count,
@@ -241,7 +241,7 @@ class Variables(
     Storing,
     Logging,
     Serving,
-    Destinations,
+    DestinationVariables,
     Retrying,
     Relaying,
     Routing,
@@ -254,7 +254,7 @@ class Variables(
 GROUPS: tuple[type[VariableGroup], ...] = tuple(
     group
     for base in Variables.__bases__[::-1]
-    for group in (Destinations.__bases__[::-1] if base is Destinations else (base,))
+    for group in (DestinationVariables.__bases__[::-1] if base is DestinationVariables else (base,))
 )
 """In the order in which they are shown; a group's docstring is its heading."""
 NAMES: tuple[str, ...] = tuple(field.upper() for group in GROUPS for field in group.model_fields)

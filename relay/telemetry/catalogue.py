@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from relay.core.telemetry import Count
+from relay.core.telemetry import EngineCounter
 
 
 class MetricType(StrEnum):
@@ -42,7 +42,7 @@ class Metric(NamedTuple):
     """Without ``relay_id``."""
     meaning: str
     section: Section = Section.RELAY
-    counts: Count | None = None
+    counts: EngineCounter | None = None
     """What the engine counts, where it counts and nothing more."""
 
     @property
@@ -62,7 +62,7 @@ def _row(
     return metric
 
 
-def _count(name: str, what: Count, meaning: str) -> None:
+def _count(name: str, what: EngineCounter, meaning: str) -> None:
     _ROWS.append(Metric(name, MetricType.COUNTER, (), meaning, counts=what))
 
 
@@ -156,17 +156,21 @@ LEASES_REAPED = _row(
     ("result",),
     "Expired leases reclaimed, each a failed attempt: retried or dead.",
 )
-_count("openoutbox_leases_lost_total", Count.LEASES_LOST, "Outcomes and renewals that came after the lease was lost.")
+_count(
+    "openoutbox_leases_lost_total",
+    EngineCounter.LEASES_LOST,
+    "Outcomes and renewals that came after the lease was lost.",
+)
 ROWS_REFUSED = _row(
     "openoutbox_rows_refused_total",
     _C,
     ("op",),
     "Times that the database refused one row: to claim, settle, renew or reap it. The log and /readyz name it.",
 )
-_count("openoutbox_events_released_total", Count.RELEASED, "Events released without using up an attempt.")
+_count("openoutbox_events_released_total", EngineCounter.RELEASED, "Events released without using up an attempt.")
 _count(
     "openoutbox_events_dropped_as_duplicates_total",
-    Count.DROPPED,
+    EngineCounter.DROPPED,
     "Events that NATS acknowledged at their first attempt as duplicates: the stream has another message with that id, "
     "and not this one. Another outbox uses its ids, or a replay came within the duplicate window.",
 )
@@ -275,5 +279,5 @@ LISTED_AT = _row(
 )
 
 CATALOGUE: tuple[Metric, ...] = tuple(_ROWS)
-COUNTED: Mapping[Count, Metric] = {metric.counts: metric for metric in CATALOGUE if metric.counts is not None}
+COUNTED: Mapping[EngineCounter, Metric] = {metric.counts: metric for metric in CATALOGUE if metric.counts is not None}
 """All of them, those of the contract first."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from relay.core.clock import DatabaseClock
 from relay.core.ports import Backlog
-from relay.core.telemetry import Count, RelayState
+from relay.core.telemetry import EngineCounter, RelayState
 from relay.core.tracecontext import TraceContext
 from relay.core.upkeep import Upkeep
 from relay.telemetry import catalogue as metrics
@@ -34,7 +34,7 @@ class Measurements:
         self.database_clock = DatabaseClock(clock)
         """Measured by the storage."""
         self._delivered = self._failed = 0
-        self._counts = dict.fromkeys(Count, 0)
+        self._counts = dict.fromkeys(EngineCounter, 0)
         self._reaped_retried = self._reaped_dead = 0
         self._refused = dict.fromkeys(("claim", "settle", "renew", "reap"), 0)
         self._in_flight = 0
@@ -83,7 +83,7 @@ class Measurements:
         self._delivered += delivered
         self._failed += failed
 
-    def count(self, what: Count, events: int) -> None:
+    def count(self, what: EngineCounter, events: int) -> None:
         """So many more of these."""
         self._counts[what] += events
 

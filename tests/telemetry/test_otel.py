@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("opentelemetry.sdk", reason="needs the extra otel")
 
 from relay.core.ports import Backlog
-from relay.core.telemetry import Count
+from relay.core.telemetry import EngineCounter
 from relay.telemetry.export import start_export
 from relay.telemetry.measurements import Measurements
 from relay.telemetry.providers import Providers
@@ -65,7 +65,7 @@ def test_the_last_numbers_are_sent_at_the_end(collector: Collector) -> None:
         Providers("relay-1", measurements.read), {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"{collector.url}/own"}
     )
     assert export is not None
-    measurements.count(Count.RELEASED, 9)
+    measurements.count(EngineCounter.RELEASED, 9)
 
     export.stop()
 

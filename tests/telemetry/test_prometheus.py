@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay.core.clock import steady_seconds
 from relay.core.ports import Backlog
-from relay.core.telemetry import Count, RelayState, Telemetry
+from relay.core.telemetry import EngineCounter, RelayState, Telemetry
 from relay.core.tracecontext import TraceContext
 from relay.core.upkeep import Upkeep
 from relay.telemetry.catalogue import CATALOGUE, COUNTED, DESTINATION_AWAY, Section
@@ -117,12 +117,12 @@ def test_the_backlog_says_when_it_was_read_and_the_lag_alone_does_not_make_it_yo
     assert readings["openoutbox_backlog_oldest_due_age_seconds"] == 4.0
 
 
-@pytest.mark.parametrize("what", Count)
-def test_what_is_counted_is_a_counter(telemetry: PrometheusTelemetry, what: Count) -> None:
+@pytest.mark.parametrize("what", EngineCounter)
+def test_what_is_counted_is_a_counter(telemetry: PrometheusTelemetry, what: EngineCounter) -> None:
     telemetry.count(what, 4)
     telemetry.count(what, 3)
     assert {one: value(telemetry, metric.name) for one, metric in COUNTED.items()} == {
-        **dict.fromkeys(Count, 0),
+        **dict.fromkeys(EngineCounter, 0),
         what: 7,
     }
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from relay.core.ports import Backlog
-from relay.core.telemetry import Count, RelayState
+from relay.core.telemetry import EngineCounter, RelayState
 from relay.core.upkeep import Upkeep
 
 
@@ -42,7 +42,7 @@ class MemoryTelemetry:
         self.counts["delivered"] += delivered
         self.counts["failed"] += failed
 
-    def count(self, what: Count, events: int) -> None:
+    def count(self, what: EngineCounter, events: int) -> None:
         self.counts[what] += events
 
     def row_refused(self, doing: str) -> None:
