@@ -20,8 +20,8 @@ UV = shutil.which("uv", path=sysconfig.get_path("scripts")) or "uv"
 
 
 def run(*command: str | Path, cwd: Path, seconds: float = DEADLINE) -> str:
-    # Without this checkout, which a test that ran before may have put there.
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # Without this checkout, which a test that ran before may have put there, and without the options of this pytest.
+    env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTEST_ADDOPTS"}}
     done = subprocess.run(
         command, cwd=cwd, env=env, capture_output=True, text=True, timeout=patience(seconds), check=False
     )
