@@ -12,9 +12,10 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -28,6 +29,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import EventId, Fence
 from relay.core.proofs import Begun, LeasedRow, Proven
+
+T = TypeVar("T")
 
 KEPT: Final = 30 * 24 * 3600
 """Seconds for which proofs are kept in a topic that the relay makes."""
@@ -47,7 +50,8 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _MARGIN: Final = 1000  # milliseconds before a claim, from which proofs are read
 _LONGEST_PREFIX: Final = 200
 _AT_A_TIME: Final = 500  # records
-_ANSWER_WITHIN: Final = 10.0  # seconds, for the answer to one request
+ANSWER_WITHIN: Final = 10.0
+"""Seconds for the answer to one request."""
 _READ_WITHIN: Final = 60.0  # seconds: longer than a transaction may stay open
 
 Record = tuple[str, bytes, int]
@@ -93,15 +97,26 @@ def rows_of(key: bytes | None, value: bytes | None) -> Iterator[tuple[LeasedRow,
         yield LeasedRow(holder, at, EventId(str(uuid.UUID(bytes=ids[start : start + _ID])))), destination
 
 
+def answered(request: Future[T], within: float = ANSWER_WITHIN) -> T:
+    """What the broker answers to a request of an AdminClient, which has ``within`` seconds for it.
+
+    Raises KafkaException: the client's own where no answer came, and the same where the client is late to say so.
+    """
+    try:
+        return request.result(2 * within)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001 - the client's own code
+
+
 def ensure_topic(connection: Mapping[str, Any], topic: str) -> bool:
     """Make the topic, or look at the one that is there; whether it was made.
 
     Raises as ``look_at``.
     """
     admin = AdminClient(dict(connection))
-    made = admin.create_topics([NewTopic(topic, 1, -1, config=dict(SHAPE))], operation_timeout=_ANSWER_WITHIN)[topic]
+    made = admin.create_topics([NewTopic(topic, 1, -1, config=dict(SHAPE))], operation_timeout=ANSWER_WITHIN)[topic]
     try:
-        made.result(_ANSWER_WITHIN)
+        answered(made)
     except KafkaException as error:
         if error.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - the code of a client's own error
             raise
@@ -113,16 +128,16 @@ def ensure_topic(connection: Mapping[str, Any], topic: str) -> bool:
 def look_at(connection: Mapping[str, Any], topic: str) -> None:
     """Raises ConfigError for a topic whose proofs could be missed or lost, KafkaException where no broker answers."""
     admin = AdminClient(dict(connection))
-    [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_WITHIN).values()
-    partitions = len(described.result(_ANSWER_WITHIN).partitions)
+    [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_WITHIN).values()
+    partitions = len(answered(described).partitions)
     if partitions != 1:
         raise ConfigError(
             f"KAFKA_TRANSACTIONS: the topic of proofs {topic} has {partitions} partitions and must have one; stop the "
             "relays of this table, wait until no lease is left, delete it and start again"
         )
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    [configured] = admin.describe_configs([resource], request_timeout=_ANSWER_WITHIN).values()
-    policy = configured.result(_ANSWER_WITHIN)["cleanup.policy"].value
+    [configured] = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN).values()
+    policy = answered(configured)["cleanup.policy"].value
     if policy != "delete":
         raise ConfigError(
             f"KAFKA_TRANSACTIONS: the topic of proofs {topic} has cleanup.policy={policy}, by which proofs are lost; "
@@ -130,17 +145,15 @@ def look_at(connection: Mapping[str, Any], topic: str) -> None:
         )
 
 
-def is_there(admin: AdminClient, topic: str, within: float = _ANSWER_WITHIN) -> bool:
+def is_there(admin: AdminClient, topic: str, within: float = ANSWER_WITHIN) -> bool:
     """Whether the topic exists. Raises KafkaException where the broker does not say so in so many seconds."""
     [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=within).values()
     try:
-        described.result(2 * within)  # the client says itself that no answer came
+        answered(described, within)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return False
         raise
-    except TimeoutError:  # on a loaded machine it says so too late
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001  # the name that the library gives it
     return True
 
 
@@ -177,10 +190,10 @@ def _offset(admin: AdminClient, topic: str, spec: OffsetSpec) -> int:
     answers = admin.list_offsets(
         {TopicPartition(topic, 0): spec},
         isolation_level=IsolationLevel.READ_UNCOMMITTED,
-        request_timeout=_ANSWER_WITHIN,
+        request_timeout=ANSWER_WITHIN,
     )
     [answer] = answers.values()
-    return int(answer.result(_ANSWER_WITHIN).offset)
+    return int(answered(answer).offset)
 
 
 def _read_up_to(reader: Consumer, at: int, end: int, rows: frozenset[LeasedRow]) -> Proven:

@@ -29,7 +29,6 @@ from relay.core.finding import Finding, Level
 from relay.core.origins import login_of
 from relay.core.secrets import mask_values
 
-_WITHIN: Final = 10.0  # seconds
 _ON_TOPIC: Final = ("DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE")
 _ON_IDS: Final = ("DESCRIBE", "WRITE")
 _ADVICE: Final = "relay-cli kafka-setup makes the topic and the ACLs, --dry-run prints them"
@@ -100,9 +99,9 @@ def set_up(options: KafkaOptions, wanted: KafkaNeeds) -> SetUp:
         if wanted.principal is None:
             return SetUp(made, 0, open_to_all=False)
         admin = AdminClient(connection)
-        granted = admin.create_acls(wanted.acls(wanted.principal), request_timeout=_WITHIN)
+        granted = admin.create_acls(wanted.acls(wanted.principal), request_timeout=proofs.ANSWER_WITHIN)
         for each in granted.values():
-            each.result(_WITHIN)
+            proofs.answered(each)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.SECURITY_DISABLED:
             return SetUp(made, 0, open_to_all=True)
@@ -141,7 +140,7 @@ def _examined(options: KafkaOptions) -> Iterator[Finding]:
         yield refused(error, named)
     ids = config | transaction_config(options) | {"transactional.id": f"{wanted.transactional_ids}/check"}
     try:
-        begin_epoch(ids | {"log_level": 0}, _WITHIN)
+        begin_epoch(ids | {"log_level": 0}, proofs.ANSWER_WITHIN)
     except KafkaException as error:
         yield refused(error, f"transactional ids that begin with {wanted.transactional_ids}")
     else:
@@ -152,7 +151,7 @@ def _lacking(connection: dict[str, Any], topic: str) -> list[str]:
     """The rights on the topic that this login has not."""
     admin = AdminClient(connection)
     [described] = admin.describe_topics(
-        TopicCollection([topic]), request_timeout=_WITHIN, include_authorized_operations=True
+        TopicCollection([topic]), request_timeout=proofs.ANSWER_WITHIN, include_authorized_operations=True
     ).values()
-    allowed = {one.name for one in described.result(_WITHIN).authorized_operations or ()}
+    allowed = {one.name for one in proofs.answered(described).authorized_operations or ()}
     return [one for one in _ON_TOPIC if one not in allowed]

@@ -7,7 +7,6 @@ import time
 import uuid
 from concurrent.futures import Future
 from datetime import UTC, datetime
-from typing import cast
 
 import pytest
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
@@ -23,7 +22,7 @@ from relay.localservers.process import free_port
 from tests.brokers.harness.base import make_event
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.options import kafka_options
-from tests.support.servers.tcp_proxy import TcpProxy
+from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.waiting import patience
 
 pytestmark = pytest.mark.kafka
@@ -112,13 +111,21 @@ async def eventually_kept(asking: KafkaAsking) -> bool:
     return await asking.keeps_proofs()
 
 
-async def test_a_look_that_gets_no_answer_in_time_is_unreachable() -> None:
-    class Late:
-        def describe_topics(self, *_: object, **__: object) -> dict[str, Future[None]]:
-            return {"p": Future()}
+async def test_a_client_that_is_late_to_say_that_no_answer_came_ends_nothing() -> None:
+    """Whatever is asked: the reaper knows this error, and takes no other one."""
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        await asyncio.to_thread(proofs.answered, Future[None](), 0.01)
 
-    with pytest.raises(KafkaException):
-        await asyncio.to_thread(proofs.is_there, cast("AdminClient", Late()), "p", 0.01)
+
+async def test_proofs_cannot_be_read_from_a_broker_that_hangs(kafka: str) -> None:
+    """BrokerUnreachable, for which expired leases wait; any other error would end the relay."""
+    with TcpProxy(int(kafka.rpartition(":")[2])) as between:
+        asking = KafkaAsking(kafka_options(f"127.0.0.1:{between.port}", transactions_prefix=uuid.uuid4().hex))
+        await asking.open()
+        between.set(Mode.SILENCE)
+        with pytest.raises(BrokerUnreachable):
+            await asking.proven([LeasedRow("a", FENCE, make_event("none").event_id)])
+        await asking.close()
 
 
 async def test_a_relay_without_transactions_waits_only_for_proofs_that_it_has_seen(kafka: str) -> None:
