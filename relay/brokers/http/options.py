@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 from relay.brokers.tls import client_context
 from relay.core.errors import ConfigError
+from relay.core.filemark import FileMark, file_mark
 from relay.core.formats.message import MessageFormat
 from relay.core.origins import LiveUrl
 
@@ -56,19 +56,11 @@ def client_tls(options: HttpOptions) -> ssl.SSLContext:
     files = tuple((name, path) for name in _FILES if (path := getattr(options, name)))
     if options.tls_key and not options.tls_cert:
         raise ConfigError("HTTP_TLS_KEY is set, and HTTP_TLS_CERT is not: set both, or neither")
-    return _context(files, tuple(_mark(path) for _, path in files))
+    return _context(files, tuple(file_mark(path) for _, path in files))
 
 
 @lru_cache(maxsize=16)
-def _context(files: tuple[tuple[str, str], ...], _marks: tuple[tuple[int, int], ...]) -> ssl.SSLContext:
+def _context(files: tuple[tuple[str, str], ...], _marks: tuple[FileMark, ...]) -> ssl.SSLContext:
     context = client_context(dict(files), _FILES)
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _mark(path: str) -> tuple[int, int]:
-    try:
-        stat = Path(path).stat()
-    except (OSError, ValueError):
-        return 0, 0
-    return stat.st_mtime_ns, stat.st_size

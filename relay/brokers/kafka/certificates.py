@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
 
 from relay.brokers.kafka.options import KafkaOptions, refusal
 from relay.core.errors import ConfigError
+from relay.core.filemark import FileMark, file_mark
 
 _FILES: Final = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "key", "keystore", "crl"))
 _NOT_TRIED: Final = ("oauth_cb", "logger")
@@ -30,21 +30,13 @@ class CertificateFiles:
     """Those that a client's configuration names."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._paths = [Path(str(config[name])) for name in _FILES if name in config]
-        self._last = self._stamps()
+        self._paths = [str(config[name]) for name in _FILES if name in config]
+        self._last = self._marks()
 
     def changed(self) -> bool:
         """Whether one of them is another than at the last call, also one that is missing or back."""
-        before, self._last = self._last, self._stamps()
+        before, self._last = self._last, self._marks()
         return self._last != before
 
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(path) for path in self._paths]
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    def _marks(self) -> list[FileMark]:
+        return [file_mark(path) for path in self._paths]

@@ -7,7 +7,6 @@ be read no line counts. Both are logged once for each content of the file.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final
 from relay.console.access.roles import AccessRole, Identity, valid_name
 from relay.console.access.tokens import read_token_hash
 from relay.core.errors import ConfigError
+from relay.core.filemark import FileMark, file_mark
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class AccessFile:
     def __init__(self, path: Path) -> None:
         """Reads the file. Raises ConfigError with every wrong line."""
         self._path = path
-        self._state: tuple[int, ...] | None = None
+        self._state: FileMark = None
         self._settled = False
         self._content: bytes | None = None
         self._lines: tuple[AccessLine, ...] = ()
@@ -48,7 +48,7 @@ class AccessFile:
 
     def lines(self) -> tuple[AccessLine, ...]:
         """The lines as the file has them now."""
-        if not self._settled or self._state != self._stat():
+        if not self._settled or self._state != file_mark(self._path):
             before = self._content
             problems = self._read()
             if self._content != before:
@@ -70,17 +70,10 @@ class AccessFile:
     def _missing(self) -> list[str]:
         return [] if self._lines else [f"{self._path} has no line: write role, name and hash"]
 
-    def _stat(self) -> tuple[int, ...] | None:
-        try:
-            status = os.stat(self._path)  # noqa: PTH116 - half the cost of Path.stat, once a request
-        except (OSError, ValueError):
-            return None
-        return status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
-
     def _read(self) -> list[str]:
         """Read the file, take its right lines, and return what is wrong with the others."""
         # The state is taken before the content: a change in between is then read at the next request.
-        self._state = self._stat()
+        self._state = file_mark(self._path)
         self._settled = self._state is not None and time.time() - self._state[0] / 1e9 > _SETTLED_AFTER
         try:
             content = self._path.read_bytes()
