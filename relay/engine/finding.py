@@ -107,8 +107,8 @@ class Finder:
 
     @property
     def in_haste(self) -> bool:
-        """Whether something waits for the end of this relay's former life, and not for its lease."""
-        return bool(self._former)
+        """Whether something waits for the end of this relay's former life, and not yet for its lease."""
+        return bool(self._former) and self._clock() <= self._former_until
 
     async def reap(self, limit: int, excluded: Sequence[EventId] = ()) -> Reaped:
         """As ``OutboxStorage.reap``, some of what has expired; nothing while proofs cannot be read."""
@@ -136,9 +136,7 @@ class Finder:
 
     async def _reap_former(self, limit: int) -> Reaped | None:
         """Some of what this relay's former life has left; None where that may still commit something."""
-        if self._clock() > self._former_until:
-            self._former.clear()
-        if not (isinstance(self._proofs, Proofs) and self._former and await self._proofs.former_ended()):
+        if not (isinstance(self._proofs, Proofs) and self.in_haste and await self._proofs.former_ended()):
             return None
         asked = self._former[:limit]
         rows, acknowledged = await self._settle_proven(asked)
