@@ -55,15 +55,20 @@ _ROWS: list[Metric] = []
 
 
 def _row(
-    name: str, kind: MetricType, labels: tuple[str, ...], meaning: str, section: Section = Section.RELAY
+    name: str,
+    kind: MetricType,
+    labels: tuple[str, ...],
+    meaning: str,
+    section: Section = Section.RELAY,
+    counts: EngineCounter | None = None,
 ) -> Metric:
-    metric = Metric(name, kind, labels, meaning, section)
+    metric = Metric(name, kind, labels, meaning, section, counts)
     _ROWS.append(metric)
     return metric
 
 
-def _count(name: str, what: EngineCounter, meaning: str) -> None:
-    _ROWS.append(Metric(name, MetricType.COUNTER, (), meaning, counts=what))
+def _count(name: str, what: EngineCounter, meaning: str) -> Metric:
+    return _row(name, MetricType.COUNTER, (), meaning, counts=what)
 
 
 _C, _G, _H = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
@@ -279,5 +284,6 @@ LISTED_AT = _row(
 )
 
 CATALOGUE: tuple[Metric, ...] = tuple(_ROWS)
-COUNTED: Mapping[EngineCounter, Metric] = {metric.counts: metric for metric in CATALOGUE if metric.counts is not None}
 """All of them, those of the contract first."""
+COUNTED: Mapping[EngineCounter, Metric] = {metric.counts: metric for metric in CATALOGUE if metric.counts is not None}
+"""The row of each counter of the engine."""
