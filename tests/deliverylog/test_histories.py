@@ -1,9 +1,9 @@
 """Random histories of a log: writers, restores, retention, erased tenants, in any order, on every driver.
 
 The rules, whatever comes: what a write has returned is read, listed once and in order by every listing, and counted; a
-reader that goes on from its cursor gets all that stands behind it; what no driver can store is in the quarantine, and
-in nobody's way; retention and erasure take what they name and nothing else; what is restored is what was backed up, and
-writing again completes it. A history that fails repeats by its seed; each value of TEST_EXPLORE tries others.
+reader that goes on from its cursor gets all that stands behind it; what no driver can store is in the quarantine and
+delays no other entry; retention and erasure take what they name and nothing else; what is restored is what was backed
+up, and writing again completes it. A history that fails repeats by its seed; each value of TEST_EXPLORE tries others.
 """
 
 from __future__ import annotations

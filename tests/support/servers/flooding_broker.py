@@ -2,7 +2,8 @@
 
 python -m tests.support.servers.flooding_broker PORT KIND
 
-NATS and RabbitMQ flood whoever has logged in; Redis and AWS (``costly_answers``) answer each request at great length.
+NATS and RabbitMQ flood a client that has logged in; Redis and AWS
+(``costly_answers``) answer each request at great length.
 """
 
 from __future__ import annotations

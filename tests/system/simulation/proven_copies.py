@@ -7,38 +7,26 @@ one has every event at least once. No row is DELIVERED before both have it; a de
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relay.core.event import EventId, Status
 from relay.core.ports import Publisher
 from relay.engine.options import EngineOptions
-from tests.support.doubles.memory_storage import MemoryRow
 from tests.system.simulation import faults as f
 from tests.system.simulation.broker import Broker, Client
 from tests.system.simulation.fan_out import BOTH, AtAudit, FanOutLedger, FanOutWorld
 from tests.system.simulation.faults import Fault
-from tests.system.simulation.ledger import Ledger, Violation
+from tests.system.simulation.ledger import Violation
 from tests.system.simulation.plan import Plan
 from tests.system.simulation.transactional_broker import TransactionalBroker
 from tests.system.simulation.transactional_client import TransactionalClient
-from tests.system.simulation.transactions import TransactionalWorld, draw_transactions
+from tests.system.simulation.transactions import TransactionalLedger, TransactionalWorld, draw_transactions
 
 
-@dataclass(slots=True)
-class ProvenLedger(FanOutLedger):
+class ProvenLedger(TransactionalLedger, FanOutLedger):
     """The account of the table, and of what a reader of committed messages sees at the first broker."""
 
-    def arrive(self, event_id: EventId, relay: str) -> None:
-        if event_id in self.arrivals:
-            raise Violation(f"{event_id}: seen twice, the second one from {relay}")
-        self.say(f"{event_id} of {relay} is committed")
-        Ledger.arrive(self, event_id, relay)
-
-    def change(self, before: MemoryRow, after: MemoryRow, actor: str, op: str) -> None:
-        holder = self.holder.get(after.event_id)
-        if op == "settle" and after.status is Status.DELIVERED and holder is not None:
-            holder.relay = actor  # a finder settles for the holder
-        FanOutLedger.change(self, before, after, actor, op)
+    __slots__ = ()
 
 
 class ProvenWorld(FanOutWorld, TransactionalWorld):

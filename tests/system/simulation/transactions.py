@@ -62,9 +62,10 @@ class AskedStorage(SimulatedStorage):
         return await self._housekeeping.run("reap", work, size=len(rows))
 
 
-@dataclass(slots=True)
 class TransactionalLedger(Ledger):
     """The account, with what a reader of committed messages sees for ``arrivals``."""
+
+    __slots__ = ()
 
     def arrive(self, event_id: EventId, relay: str) -> None:
         if event_id in self.arrivals:
@@ -76,7 +77,7 @@ class TransactionalLedger(Ledger):
         holder = self.holder.get(after.event_id)
         if op == "settle" and after.status is Status.DELIVERED and holder is not None:
             holder.relay = actor  # a finder settles for the holder
-        Ledger.change(self, before, after, actor, op)
+        super().change(before, after, actor, op)
 
 
 @dataclass(frozen=True, slots=True)
