@@ -178,8 +178,8 @@ scale: $(STAMP) ## what is too large for the ordinary run; prints figures, takes
 soak: $(STAMP) ## the long versions of tests: longer outages, more events, more histories; about two hours
 	$(BIN)/pytest -m soak -n 0 -s
 
-simulate: $(STAMP) ## whole fleets in virtual time; HISTORIES=100000 for more, SEED=7 for the history of one seed
-	@$(BIN)/python -m tests.system.simulation $(if $(SEED),--seed $(SEED),--histories $(or $(HISTORIES),2000) --first $(or $(FIRST),0))
+simulate: $(STAMP) ## whole fleets in virtual time; HISTORIES=100000 for more, SEED=7 for the history of one seed, KIND=several
+	@$(BIN)/python -m tests.system.simulation $(if $(KIND),--kind $(KIND)) $(if $(SEED),--seed $(SEED),--histories $(or $(HISTORIES),2000) --first $(or $(FIRST),0))
 
 screenshots: $(STAMP) ## every page of the console as pictures, with Debian's Chromium: .cache/screenshots
 	PYTHONPATH=.:cli:client $(BIN)/python -m tests.console.screenshots .cache/screenshots

@@ -1,4 +1,7 @@
-"""Play histories: ``python -m tests.system.simulation --histories 1000``, or one with ``--seed 7``."""
+"""Play histories: ``python -m tests.system.simulation --histories 1000``, or one with ``--seed 7``.
+
+A long search says which seed is next: ``--first`` goes on from there.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ from functools import partial
 from itertools import count as numbers_from
 from itertools import islice
 
+from relay.app.collector import set_collector
 from tests.system.simulation.draw import draw
 from tests.system.simulation.fan_out import FanOutWorld, draw_fan_out
 from tests.system.simulation.laws import LawWorld, draw_law
 from tests.system.simulation.plan import Plan
 from tests.system.simulation.shrink import shrink
-from tests.system.simulation.world import World, play
+from tests.system.simulation.world import Result, World, play
 
 KINDS: dict[str, tuple[Callable[[int], Plan], type[World]]] = {
     "all": (draw, World),
@@ -25,18 +29,25 @@ KINDS: dict[str, tuple[Callable[[int], Plan], type[World]]] = {
     "laws": (draw_law, LawWorld),
 }
 """What is played: a whole fleet, events for two brokers each, one of two brokers in trouble for good."""
+SEVERAL = ("laws", "fan-out")
+"""The kinds with several destinations: seeds take turns."""
+
+
+def play_seed(seed: int, kind: str) -> Result:
+    """Play one seed."""
+    draw_one, world = KINDS[SEVERAL[seed % 2] if kind == "several" else kind]
+    return play(draw_one(seed), world)
 
 
 def one(seed: int, kind: str = "all") -> tuple[int, str]:
     """Play one seed; the violation, or an empty text."""
-    draw_one, world = KINDS[kind]
-    violation = play(draw_one(seed), world).violation
+    violation = play_seed(seed, kind).violation
     return seed, "" if violation is None else f"{type(violation).__name__}: {violation}"
 
 
-def show(seed: int) -> bool:
+def show(seed: int, kind: str = "all") -> bool:
     """Play one seed and print its history, shrunk when it fails."""
-    result = play(draw(seed))
+    result = play_seed(seed, kind)
     if result.violation is not None:
         result = shrink(result)
     print(result.text())
@@ -52,9 +63,9 @@ def many(first: int, count: int, processes: int, *, stop: bool = False, away: bo
     """Play that many seeds; the number of violations. With ``stop`` the first one ends it."""
     failed: list[tuple[int, str]] = []
     began = said = time.monotonic()
-    with multiprocessing.Pool(processes) as pool:
+    with multiprocessing.Pool(processes, set_collector) as pool:
         chosen = islice(seeds(first, away=away), count)
-        for number, (seed, violation) in enumerate(pool.imap_unordered(partial(one, kind=kind), chosen, 50), 1):
+        for number, (seed, violation) in enumerate(pool.imap(partial(one, kind=kind), chosen, 50), 1):
             if violation:
                 failed.append((seed, violation))
                 print(f"seed {seed}: {violation}", flush=True)
@@ -64,7 +75,8 @@ def many(first: int, count: int, processes: int, *, stop: bool = False, away: bo
             if now - said > 10 or number == count:
                 said = now
                 pace = number / (now - began) * 60
-                print(f"{number} of {count} histories, {len(failed)} violations, {pace:,.0f} a minute", flush=True)
+                done = f"{number} of {count} histories, {len(failed)} violations, {pace:,.0f} a minute"
+                print(f"{done}, next seed {seed + 1}", flush=True)
     return len(failed)
 
 
@@ -76,10 +88,10 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--stop", action="store_true", help="end with the first violation")
     parser.add_argument("--away", action="store_true", help="only histories with a destination that is away")
-    parser.add_argument("--kind", choices=KINDS, default="all")
+    parser.add_argument("--kind", choices=[*KINDS, "several"], default="all")
     arguments = parser.parse_args()
     if arguments.seed is not None:
-        return 0 if show(arguments.seed) else 1
+        return 0 if show(arguments.seed, arguments.kind) else 1
     first, histories, processes = arguments.first, arguments.histories, arguments.processes
     options = {"stop": arguments.stop, "away": arguments.away, "kind": arguments.kind}
     return 1 if many(first, histories, processes, **options) else 0

@@ -15,7 +15,7 @@ def shrink(result: Result) -> Result:
         smaller = False
         parts: list[Fault | Transaction] = [*best.plan.faults, *best.plan.transactions]
         for part in parts:
-            tried = play(best.plan.without(part))
+            tried = play(best.plan.without(part), type(best.world))
             if tried.violation is not None:
                 best, smaller = tried, True
                 break
