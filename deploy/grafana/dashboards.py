@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.grafana.model import Dashboard, Panel, Query, Variable
-from relay.core.telemetry import DestinationState
+from relay.core.destination import DestinationState
 
 _CHOSEN: Final = 'job=~"$table", relay_id=~"$relay"'
 _SCHEMA: Final = 'database=~"$database", schema=~"$schema"'

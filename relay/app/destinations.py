@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from relay.app import publishers
+from relay.brokers import kinds
+from relay.core.destination import DestinationState, WatchedDestination
 from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
-from relay.core.telemetry import DestinationState
-from relay.engine.destination.destination import Destination, Times
+from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.proving import several
 from relay.engine.destination.routed import routed
-from relay.engine.destination.several import SeveralPublishers
 from relay.routing.rules import Routes
 from relay.settings.destinations_file import read_destinations
 from relay.settings.endpoints_file import read_endpoints
@@ -63,6 +63,29 @@ class RoutingPlan(NamedTuple):
     def transactions(self) -> bool:
         """Whether one of them is published to in transactions."""
         return any(own.kafka_transactions for own in self.destinations.values())
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the routes cannot do for events of one type that go to several destinations by a header.
+
+        Claims tell events apart by their types.
+        """
+        if self.routes is None:
+            return []
+        return [
+            f"route {rule.number} sends events of one type to several destinations by the header "
+            f"{' and '.join(rule.headers)}: while one of them does not answer, events for the others are delivered in "
+            "small groups; give them types of their own to avoid that"
+            for rule in self.routes.rules
+            if any(one.to.headers and self._fails_in_parts(one.via or self.routes.default) for one in rule.targets)
+        ]
+
+    def _fails_in_parts(self, destination: str | None) -> bool:
+        """Whether what a name stands for at this destination can fail on its own: an endpoint, a queue, a topic."""
+        if destination is None or self.routes is None or destination in self.routes.further:
+            return True
+        kind = kinds.find(self.destinations[destination].publisher_type)
+        return kind is not None and kind.apart_by_name
 
 
 def read_named(settings: Settings) -> Named:
@@ -120,10 +143,10 @@ class Destinations:
 
     @property
     def warnings(self) -> list[str]:
-        """What is not done exactly as DESTINATIONS_FILE says, or may surprise."""
-        if not self._plan.several:
-            return []
-        return [f"destination {name}: {text}" for name, own in self._plan.destinations.items() for text in own.warnings]
+        """What is not done exactly as DESTINATIONS_FILE and ROUTES_FILE say, or may surprise."""
+        each = self._plan.destinations if self._plan.several else {}
+        texts = [f"destination {name}: {text}" for name, own in each.items() for text in own.warnings]
+        return texts + self._plan.warnings
 
     @property
     def fan_out(self) -> bool:
@@ -135,14 +158,14 @@ class Destinations:
         """Whether one of them is published to in transactions."""
         return self._plan.transactions
 
-    def by_name(self, each: Sequence[Destination]) -> dict[str, Destination]:
+    def by_name(self, each: Sequence[WatchedDestination]) -> dict[str, WatchedDestination]:
         """What the engine knows of ``each`` of them, by its name."""
         return dict(zip(self._plan.destinations, each, strict=True))
 
-    def read(self, each: Sequence[Destination]) -> Iterator[Reading]:
+    def read(self, each: Sequence[WatchedDestination]) -> Iterator[Reading]:
         """The provider of the destinations' metrics."""
         states = {name: one.state for name, one in self.by_name(each).items()}
-        if isinstance(self.publisher, SeveralPublishers):
+        if self.publisher.members:
             up = [Sample((name,), float(state < DestinationState.AWAY)) for name, state in states.items()]
             yield metrics.DESTINATION_UP, up
         yield metrics.DESTINATION_STATE, [Sample((name,), float(state)) for name, state in states.items()]

@@ -63,6 +63,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
     if plan.several:
         for name, own in plan.destinations.items():
             findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
+    findings += [Finding(Level.WARNING, "routes", text, "see docs/guide/routing.md") for text in plan.warnings]
     findings += [*_routes(plan, types), *_transactions(settings, plan), *check_log(settings)]
     return findings + asyncio.run(_all(plan, types))
 

@@ -86,6 +86,8 @@ class DestinationKind:
     """A URL, as an error shows it."""
     noun: str = "destination"
     """What an event's type names there."""
+    apart_by_name: bool = False
+    """Whether each of those can fail on its own."""
     port: int | None = None
     """The default one; None where the URL names no host."""
     extra: str = ""
@@ -160,6 +162,7 @@ _AWS: Final[dict[str, Any]] = {
     "check": "relay.brokers.aws.check:check",
     "unreachable": "check the credentials (aws sts get-caller-identity shows whose they are), region and endpoint",
     "server": "the service",
+    "apart_by_name": True,
     # The region, and what stands in for the service or names another account.
     "apart": lambda settings, _path, query: f"{query}/{settings.sns_topic_arn_prefix or ''}",
     "dated": "AWS requests are signed by this host's clock",

@@ -6,10 +6,12 @@ otherwise. An adapter raises errors of ``relay.core.errors`` only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from relay.core.destination import WatchedDestination
 from relay.core.errors import StorageError
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.outcome import OutcomeSink
@@ -299,6 +301,9 @@ class OptionalParts(NamedTuple):
     fleet: Fleet | None = None
 
 
+NO_MEMBERS: Final[Mapping[str, WatchedDestination]] = MappingProxyType({})
+
+
 class Publisher(Protocol):
     """A broker's client. ``name`` is its PUBLISHER_TYPE.
 
@@ -310,6 +315,10 @@ class Publisher(Protocol):
     @property
     def blocked(self) -> str:
         """Why the broker takes nothing although it is connected, where it says so; empty while it takes events."""
+
+    @property
+    def members(self) -> Mapping[str, WatchedDestination]:
+        """By name, the destinations behind it that it watches; empty where the engine watches it as one."""
 
     @property
     def keeps_runs(self) -> bool:
@@ -368,6 +377,8 @@ class Publisher(Protocol):
 
 class SingleDestination:
     """The part of a ``Publisher`` about destinations, for one whose destination is one thing."""
+
+    members = NO_MEMBERS
 
     def take_back(self, reason: str) -> None:
         """See ``Publisher``; for one whose client sends at once."""

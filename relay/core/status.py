@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
+from relay.core.destination import DestinationCondition
 from relay.core.ports import Backlog
 from relay.core.telemetry import RelayState
 
@@ -21,25 +21,6 @@ class Health:
 
     problem: str = ""
     """The loops that have ended; empty if all run."""
-
-
-class DestinationCondition(NamedTuple):
-    """What a destination is like, and since when."""
-
-    state: str
-    """``flowing``, ``slow``, ``blocked``, ``away`` or ``refused``."""
-    seconds: float
-    """For how long."""
-    reason: str
-    """Why; empty while it flows."""
-
-    @property
-    def since(self) -> str:
-        """When that began: RFC 3339, in UTC, to the second."""
-        return (datetime.now(UTC) - timedelta(seconds=self.seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def __str__(self) -> str:
-        return f"{self.state} since {self.since}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,21 +18,6 @@ class RelayState(IntEnum):
     ERROR = 3
 
 
-class DestinationState(IntEnum):
-    """The values of ``openoutbox_destination_state``; their names in lower case are the words used everywhere else."""
-
-    FLOWING = 1
-    """It answers and takes events."""
-    SLOW = 2
-    """It takes events, and its answers take longer than a bound for a time."""
-    BLOCKED = 3
-    """It is connected and takes nothing."""
-    AWAY = 4
-    """It does not answer."""
-    REFUSED = 5
-    """It refuses the login or the TLS handshake."""
-
-
 class EngineCounter(StrEnum):
     """What is counted and nothing more. Each is a counter without labels, whose row in the catalogue names it."""
 

@@ -10,11 +10,12 @@ then ``forget`` takes back what they offered, and the offer loop releases what t
 
 from __future__ import annotations
 
-from relay.core.telemetry import DestinationState
+from collections.abc import Sequence
+
+from relay.core.destination import DestinationState, WatchedDestination
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
 from relay.engine.destination.destination import Destination, Times
-from relay.engine.destination.several import SeveralPublishers
 from relay.engine.publish import Offers
 
 
@@ -37,8 +38,7 @@ class Gate(Destination):
             context.inflight.attention,
             context.health.broker_error,
         )
-        several = context.publisher if isinstance(context.publisher, SeveralPublishers) else None
-        self.each: list[Destination] = [self] if several is None else [*several.members.values()]
+        self.each: Sequence[WatchedDestination] = [*context.publisher.members.values()] or [self]
         """The destinations that events go to, with a state each: this one, or those of its publisher."""
         self._inflight = context.inflight
         self._away = context.away

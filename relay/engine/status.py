@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from relay.core.status import DestinationCondition, Exposition, Health, Readiness, Stats
+from relay.core.destination import DestinationCondition
+from relay.core.status import Exposition, Health, Readiness, Stats
 from relay.engine.relay import Relay
 
 

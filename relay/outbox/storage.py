@@ -39,7 +39,7 @@ from relay.outbox.reaping import Reaping
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.slowreads import SlowReads
-from relay.outbox.tablecheck import check_table
+from relay.outbox.tablecheck import NOT_RECORDED, check_table
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
 from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
@@ -48,9 +48,8 @@ logger = logging.getLogger(__name__)
 
 _LONGEST_CLOSE = 1.0  # seconds
 _ALL_AGAIN = (
-    "table {} has no column acknowledged_by that this user may write: an event that one of several destinations has "
-    "not acknowledged is sent to all of them again; add the column with relay-cli migrate --with fan-out, grant "
-    "the relay's user UPDATE (acknowledged_by), and restart the relay"
+    f"table {{}} has no column acknowledged_by that this user may write: {NOT_RECORDED}; add the column with relay-cli "
+    "migrate --with fan-out, grant the relay's user UPDATE (acknowledged_by), and restart the relay"
 )
 
 

@@ -36,6 +36,11 @@ ORDER_COLUMN: Final = "insertion_order"
 """What ``sql/outbox/extensions/key_order.sql`` adds, and ORDERING=key needs."""
 FAN_OUT_COLUMN: Final = "acknowledged_by"
 """What ``sql/outbox/extensions/fan_out.sql`` adds."""
+NOT_RECORDED: Final = (
+    "an event that one of several destinations has not acknowledged is sent to all of them again, and while one does "
+    "not answer the others wait for events of that type, too"
+)
+"""What becomes of routes to several destinations without it."""
 UPDATE_RIGHT: Final = rights_text("outbox/grants", "relay_settle")
 WRITTEN: Final = tuple(UPDATE_RIGHT.removeprefix("UPDATE (").removesuffix(")").split(", "))
 READ_RIGHT: Final = rights_text("outbox/grants", "relay_events")

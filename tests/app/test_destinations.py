@@ -15,16 +15,15 @@ from relay.app.destinations import Destinations
 from relay.app.duplicates import duplicate_window
 from relay.app.fleet import fingerprint
 from relay.brokers.null import NullPublisher
+from relay.core.destination import DestinationState
 from relay.core.errors import ConfigError
 from relay.core.event import Fence
 from relay.core.outcome import ACKNOWLEDGED, Transient
 from relay.core.ports import Publisher
 from relay.core.recorder import SettledAttempt
-from relay.core.telemetry import DestinationState
 from relay.core.verdict import DELIVER, Retry
 from relay.deliverylog.mapping import Naming, log_entry
 from relay.engine.destination.routed import RoutedPublisher
-from relay.engine.destination.several import SeveralPublishers
 from relay.settings.settings import Settings
 from relay.telemetry.prometheus import exposition_of
 from tests.brokers.harness.base import Collector, make_event
@@ -79,7 +78,7 @@ async def test_a_prefix_or_routes_stand_before_one_publisher() -> None:
 
 async def test_spans_and_the_delivery_log_name_the_destination_of_each_event(several: Settings) -> None:
     built = Destinations(several)
-    assert isinstance(built.publisher, SeveralPublishers)
+    assert list(built.publisher.members) == ["first", "second"]
     assert built.traced is not None
     assert built.logged is not None
     acme = make_event("a", headers='{"tenant_id": "acme"}')
@@ -116,7 +115,6 @@ async def test_of_an_event_for_several_spans_name_all_and_the_log_those_that_lac
 
 async def test_drops_and_destinations_are_counted(several: Settings) -> None:
     built = Destinations(several)
-    assert isinstance(built.publisher, SeveralPublishers)
     members = [*built.publisher.members.values()]
     sink = Collector()
     await built.publisher.publish([make_event("drop")], sink)
@@ -129,6 +127,26 @@ async def test_drops_and_destinations_are_counted(several: Settings) -> None:
 def test_warnings_name_the_destination(several: Settings) -> None:
     [warning] = [one for one in Destinations(several).warnings if "not verified" not in one]
     assert warning.startswith("destination second: LEASE_TIMEOUT=3m is not longer than NATS_PUBLISH_TIMEOUT=5m")
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"), [("sqs://eu-central-1", True), ("sns://eu-central-1", True), ("nats://h:4222", False)]
+)
+def test_a_route_by_header_to_what_fails_in_parts_is_named(url: str, warned: bool, tmp_path: Path) -> None:
+    (tmp_path / "routes").write_text(
+        '[[route]]\ntype = "a"\nto = "b.{type}"\n[[route]]\ntype = "c"\nto = "d.{header:region}"\n'
+    )
+    built = Destinations(settings(PUBLISHER_URL=url, ROUTES_FILE=str(tmp_path / "routes")))
+    route = "route 2 sends events of one type to several destinations by the header region: "
+    assert [one.startswith(route) for one in built.warnings] == [True] * warned
+
+
+def test_so_is_one_to_endpoints(tmp_path: Path) -> None:
+    (tmp_path / "routes").write_text('[[route]]\ntype = "c"\nto = "d.{header:region}"\n')
+    (tmp_path / "endpoints").write_text('[[endpoints]]\nevents = "d.*"\nurl = "https://hooks.example"\n')
+    files = {"ROUTES_FILE": str(tmp_path / "routes"), "HTTP_ENDPOINTS_FILE": str(tmp_path / "endpoints")}
+    built = Destinations(settings(PUBLISHER_TYPE="http", **files))
+    assert any(one.startswith("route 1 sends events of one type to several destinations") for one in built.warnings)
 
 
 def test_relays_with_a_destination_in_common_are_alike(several: Settings, tmp_path: Path) -> None:

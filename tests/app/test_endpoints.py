@@ -14,7 +14,6 @@ from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Away, Outcome, Transient, Unreachable
 from relay.engine.destination.destination import troubles
-from relay.engine.destination.several import SeveralPublishers
 from relay.localservers.process import free_port
 from relay.settings.settings import Settings
 from relay.telemetry.prometheus import exposition_of
@@ -117,7 +116,6 @@ class Host:
 
     def shown(self) -> tuple[int, list[str]]:
         """Its state in the metrics, and what /readyz names."""
-        assert isinstance(self.built.publisher, SeveralPublishers)
         members = [*self.built.publisher.members.values()]
         text = exposition_of(lambda: self.built.read(members), "r")
         [line] = [one for one in text.splitlines() if one.startswith("openoutbox_destination_state{")]

@@ -9,9 +9,9 @@ from typing import TypeVar, cast
 
 import pytest
 
+from relay.core.destination import DestinationState
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.status import Exposition
-from relay.core.telemetry import DestinationState
 from relay.engine.destination.destination import Destination, Times, troubles
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.several import SeveralPublishers

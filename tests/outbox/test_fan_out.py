@@ -153,6 +153,7 @@ def test_check_says_what_is_missing_and_how_to_add_it(outbox: Outbox) -> None:
 
     level, message, advice = finding()
     assert (level, message.partition(":")[0]) == (Level.WARNING, "there is no column acknowledged_by")
+    assert "while one does not answer the others wait for events of that type" in message
     assert finding(Level.ERROR)[:2] == (Level.ERROR, "there is no column acknowledged_by: KAFKA_TRANSACTIONS needs it")
     assert "relay-cli migrate --table openoutbox_events --with fan-out" in advice
     assert add_extension(outbox.owner_url, TableName(), "fan-out")

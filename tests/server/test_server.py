@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
+from relay.core.destination import DestinationCondition
 from relay.core.errors import ConfigError
 from relay.core.ports import Backlog
-from relay.core.status import DestinationCondition, Exposition, Health, Readiness, Stats
+from relay.core.status import Exposition, Health, Readiness, Stats
 from relay.core.telemetry import RelayState
 from relay.server import ServerOptions, StatusServer
 from relay.server.routes import application

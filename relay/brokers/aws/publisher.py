@@ -20,6 +20,7 @@ from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
+from relay.core.ports import NO_MEMBERS
 
 
 class AwsPublisher:
@@ -27,6 +28,7 @@ class AwsPublisher:
 
     keeps_runs = False
     blocked = ""
+    members = NO_MEMBERS
 
     def __init__(self, options: AwsOptions) -> None:
         self.name: str = options.kind

@@ -33,6 +33,7 @@ from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, TimedOut, Unreachable
+from relay.core.ports import NO_MEMBERS
 
 
 class RedisPublisher:
@@ -41,6 +42,7 @@ class RedisPublisher:
     name = "redis"
     keeps_runs = False
     blocked = ""
+    members = NO_MEMBERS
 
     def __init__(self, options: RedisOptions) -> None:
         self._options = options

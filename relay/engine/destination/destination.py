@@ -36,11 +36,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from relay.core.destination import DestinationCondition, DestinationState, WatchedDestination
 from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.ports import Publisher
-from relay.core.status import DestinationCondition
-from relay.core.telemetry import DestinationState
 from relay.engine.probetime import ProbeTime
 from relay.engine.waiting import wait_event
 
@@ -290,6 +289,6 @@ class Destination(ABC):
             self._note({slow: ""}, "answers in time")
 
 
-def troubles(destinations: Iterable[Destination]) -> dict[str, str]:
+def troubles(destinations: Iterable[WatchedDestination]) -> dict[str, str]:
     """Those that do not flow: what they are like, since when and why."""
     return {one.title: str(one.condition) for one in destinations if one.state is not DestinationState.FLOWING}

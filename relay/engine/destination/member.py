@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+from relay.core.destination import DestinationState
 from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     Acknowledged,
@@ -38,7 +39,6 @@ from relay.core.outcome import (
 )
 from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases, Proofs
-from relay.core.telemetry import DestinationState
 from relay.engine.destination.copies import CopyLeases
 from relay.engine.destination.destination import Destination, Times
 

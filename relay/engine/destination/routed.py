@@ -22,6 +22,7 @@ class RoutedPublisher:
 
     def __init__(self, inner: Publisher, router: Router, drops: Drops) -> None:
         self.name = inner.name
+        self.members = inner.members
         self._inner = inner
         self._router = router
         self._drops = drops

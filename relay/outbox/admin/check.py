@@ -27,6 +27,7 @@ from relay.outbox.tablecheck import (
     DELETE_RIGHT,
     FAN_OUT_COLUMN,
     FAN_OUT_RIGHT,
+    NOT_RECORDED,
     ORDER_COLUMN,
     READ_RIGHT,
     UPDATE_RIGHT,
@@ -204,8 +205,7 @@ def _fan_out(connection: Connection, table: TableName, level: Level) -> Finding:
     [(_, _, columns, writable, _)] = fetch(connection, statement("outbox/table:describe"), {"table": table.quoted})
     if FAN_OUT_COLUMN in (writable or ()):
         return Finding(Level.OK, "fan-out", f"the column {FAN_OUT_COLUMN} exists")
-    again = "an event that one of several destinations has not acknowledged is sent to all of them again"
-    again = "KAFKA_TRANSACTIONS needs it" if level is Level.ERROR else again
+    again = "KAFKA_TRANSACTIONS needs it" if level is Level.ERROR else NOT_RECORDED
     if FAN_OUT_COLUMN in columns:
         user = connection.info.user
         grant = f"run: {grant_on(FAN_OUT_RIGHT, table, user)}, then restart the relay"

@@ -29,6 +29,7 @@ class Failing:
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
         self.name, self.keeps_runs = publisher.name, publisher.keeps_runs
+        self.members = publisher.members
         self.open, self.probe = publisher.open, publisher.probe
         self.take_back, self.abandon, self.close = publisher.take_back, publisher.abandon, publisher.close
         self.destination_of, self.probe_destination = publisher.destination_of, publisher.probe_destination

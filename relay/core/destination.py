@@ -1,0 +1,57 @@
+"""What a destination is like: its states, and what is shown of each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+
+class DestinationState(IntEnum):
+    """The values of ``openoutbox_destination_state``; their names in lower case are the words used everywhere else."""
+
+    FLOWING = 1
+    """It answers and takes events."""
+    SLOW = 2
+    """It takes events, and its answers take longer than a bound for a time."""
+    BLOCKED = 3
+    """It is connected and takes nothing."""
+    AWAY = 4
+    """It does not answer."""
+    REFUSED = 5
+    """It refuses the login or the TLS handshake."""
+
+
+class DestinationCondition(NamedTuple):
+    """What a destination is like, and since when."""
+
+    state: str
+    """``flowing``, ``slow``, ``blocked``, ``away`` or ``refused``."""
+    seconds: float
+    """For how long."""
+    reason: str
+    """Why; empty while it flows."""
+
+    @property
+    def since(self) -> str:
+        """When that began: RFC 3339, in UTC, to the second."""
+        return (datetime.now(UTC) - timedelta(seconds=self.seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def __str__(self) -> str:
+        return f"{self.state} since {self.since}: {self.reason}"
+
+
+class WatchedDestination(Protocol):
+    """One destination with a state of its own."""
+
+    @property
+    def title(self) -> str:
+        """Its name in reasons and in /readyz."""
+
+    @property
+    def state(self) -> DestinationState:
+        """The value of ``openoutbox_destination_state``."""
+
+    @property
+    def condition(self) -> DestinationCondition:
+        """Its state, since when, and why."""
