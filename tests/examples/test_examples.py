@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import runpy
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,16 +20,24 @@ from relay.localservers.process import accepts, free_port
 from relay.postgres.sql import DEFAULT_INBOX, TableName
 from tests.cli.running import answer
 from tests.examples.running import FOLDER, Log, finished, running
+from tests.support.aws import AwsAdmin
 from tests.support.daemon import Daemon
+from tests.support.fixtures.aws import NewName
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.nats import MakeStream
 from tests.support.fixtures.outbox import Outbox, Row
+from tests.support.fixtures.rabbitmq import MakeQueue
+from tests.support.rabbitmq import RabbitAdmin
+from tests.support.servers.aws import CREDENTIALS, REGION, publisher_url
 from tests.support.waiting import patience, wait_until
 
 KAFKA_CONSUMER = str(FOLDER / "consumer_kafka.py")
 NATS_CONSUMER = str(FOLDER / "consumer_nats.py")
 REDIS_CONSUMER = str(FOLDER / "consumer_redis.py")
+RABBITMQ_CONSUMER = str(FOLDER / "consumer_rabbitmq.py")
+SQS_CONSUMER = str(FOLDER / "consumer_sqs.py")
 IMPORT = str(FOLDER / "app_psycopg.py")
+SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 
 
 def revenue(outbox: Outbox) -> dict[str, int]:
@@ -51,11 +61,12 @@ def with_inbox(outbox: Outbox) -> Outbox:
     return outbox
 
 
-@pytest.mark.parametrize("program", [KAFKA_CONSUMER, NATS_CONSUMER, REDIS_CONSUMER, str(FOLDER / "app_fastapi.py")])
+@pytest.mark.parametrize("program", [*sorted(map(str, FOLDER.glob("consumer_*.py"))), str(FOLDER / "app_fastapi.py")])
 def test_of_two_that_start_at_once_the_later_one_finds_the_table(
     outbox: Outbox, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", outbox.url)
+    monkeypatch.setenv("SECRET", SECRET)
     database, table = outbox.database, runpy.run_path(program)["TABLE"]
     with database.connect(autocommit=False) as first, database.connect() as second, ThreadPoolExecutor(1) as pool:
         first.execute(table)
@@ -142,13 +153,17 @@ GOOD, POISON = b'{"customer": "ada", "amount": 30}', b"no JSON"
 LETTERS = "SELECT event_type, payload, tries FROM openoutbox_inbox_tries WHERE state = 'dead' ORDER BY tries"
 
 
-def is_survived(outbox: Outbox, consumed: Log, name: str, strange: bytes) -> None:
-    """Good, poison, good: what cannot be handled is kept, with all of it, and what is behind it is handled."""
-    wait_until(lambda: consumed() is not None and len(outbox.database.run(LETTERS)) == 2, 60, "two dead letters")
-    (stranger, poison) = outbox.database.run(LETTERS)
+def is_survived(outbox: Outbox, consumed: Log, name: str, *strange: bytes) -> None:
+    """Good, poison, good: what cannot be handled is kept, with all of it, and what is behind it is handled.
+
+    ``strange`` is in a message that no relay sent.
+    """
+    count = 1 + len(strange)
+    wait_until(lambda: consumed() is not None and len(outbox.database.run(LETTERS)) == count, 60, f"{count} letters")
+    (*strangers, poison) = outbox.database.run(LETTERS)
     assert poison == (name, POISON, 5)
-    assert (stranger[0], stranger[2]) == (name, 0)
-    assert strange in stranger[1]
+    for (kind, payload, tries), text in zip(strangers, strange, strict=True):
+        assert (kind, tries, text in payload) == (name, 0, True)
     for _ in range(2):
         outbox.insert([Row(name, GOOD, "7")])
     wait_until(lambda: consumed() is not None and revenue(outbox) == {"ada": 120}, 60, "what is behind them")
@@ -198,6 +213,45 @@ def test_redis_and_a_poisonous_message(with_inbox: Outbox, redis_url: str) -> No
     ):
         is_survived(outbox, consumed, name, b"a stranger")
     client.delete(name)
+
+
+def test_rabbitmq_and_a_poisonous_message(
+    with_inbox: Outbox, rabbitmq_url: str, rabbit: RabbitAdmin, queue: MakeQueue
+) -> None:
+    outbox, name = with_inbox, queue(x_queue_type="quorum", x_delivery_limit=1_000_000)  # as the consumer declares it
+    rabbit.channel.basic_publish("", name, b"of a stranger")
+    outbox.insert([Row(name, GOOD), Row(name, POISON), Row(name, GOOD)])
+    with (
+        Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "rabbitmq", "PUBLISHER_URL": rabbitmq_url}),
+        running(RABBITMQ_CONSUMER, DATABASE_URL=outbox.url, TOPIC=name, RABBITMQ=f"{rabbitmq_url}%2F") as consumed,
+    ):
+        is_survived(outbox, consumed, name, b"of a stranger")
+        wait_until(lambda: rabbit.count(name) == 0, what="the acknowledgements")
+
+
+def test_sqs_and_a_poisonous_message(with_inbox: Outbox, aws_url: str, aws: AwsAdmin, new_queue: NewName) -> None:
+    outbox, name = with_inbox, new_queue("")
+    aws.send(name, "of a stranger")
+    outbox.insert([Row(name, GOOD), Row(name, POISON), Row(name, GOOD)])
+    relay = {"PUBLISHER_TYPE": "sqs", "PUBLISHER_URL": publisher_url("sqs", aws_url), **CREDENTIALS}
+    own = {"DATABASE_URL": outbox.url, "TOPIC": name, "AWS_ENDPOINT_URL": aws_url, "AWS_DEFAULT_REGION": REGION}
+    with Daemon(outbox.relay_url, relay), running(SQS_CONSUMER, **own, **CREDENTIALS) as consumed:
+        is_survived(outbox, consumed, name, b"of a stranger")
+
+
+def test_webhooks_and_a_poisonous_event(with_inbox: Outbox) -> None:
+    outbox, name, port = with_inbox, f"order.{uuid.uuid4().hex[:12]}", free_port()
+    url = f"http://127.0.0.1:{port}/events"
+    outbox.insert([Row(name, GOOD), Row(name, POISON), Row(name, GOOD)])
+    relay = {"PUBLISHER_TYPE": "http", "PUBLISHER_URL": url, "HTTP_SECRETS": SECRET, "RETRY_BASE_DELAY": "100ms"}
+    receiver = ("-m", "uvicorn", "--app-dir", str(FOLDER), "consumer_webhook:app", "--port", str(port))
+    with running(*receiver, DATABASE_URL=outbox.url, SECRET=SECRET) as consumed:
+        wait_until(lambda: consumed() is not None and accepts(port), what="the receiver")
+        stranger = {"webhook-id": str(uuid.uuid4()), "webhook-timestamp": f"{time.time():.0f}"}
+        for signature in ({}, {"webhook-signature": "v1,AAAA"}, {"webhook-signature": "none"}):
+            assert httpx.post(url, content=GOOD, headers=stranger | signature).status_code == 401
+        with Daemon(outbox.relay_url, {**relay, "HTTP_ALLOW_PRIVATE": "true"}):
+            is_survived(outbox, consumed, name)
 
 
 def test_the_bank_writes_each_letter_once(with_inbox: Outbox, kafka: str, topic: MakeTopic, tmp_path: Path) -> None:

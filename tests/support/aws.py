@@ -64,6 +64,10 @@ class AwsAdmin:
         wanted = "ApproximateNumberOfMessages"
         return int(self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[wanted])["Attributes"][wanted])
 
+    def send(self, name: str, body: str) -> None:
+        """Put a message without attributes into a queue."""
+        self._sqs.send_message(QueueUrl=self._sqs.get_queue_url(QueueName=name)["QueueUrl"], MessageBody=body)
+
     def read(self, name: str, count: int) -> list[ReadMessage]:
         """Take messages out of a queue until there are ``count``."""
         messages: list[ReadMessage] = []
