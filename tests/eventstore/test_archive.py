@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import os
 import re
 import subprocess
@@ -15,10 +14,10 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, StoredEvent, TenantBusy, UnknownTenant
-from relay.localservers.postgres import DEFAULT_BUILD
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 from tests.support.paths import ROOT
+from tests.support.psql import TOOLS
 from tests.support.waiting import eventually
 
 Content = dict[uuid.UUID, list[tuple[object, ...]]]
@@ -151,24 +150,17 @@ def _copy_by_parts(folder: Path, source: Database, target: Database, snapshot: s
     document = (ROOT / "docs/guide/event-store.md").read_text(encoding="utf-8")
     commands = re.findall(r"```sh\n(pg_(?:dump|restore) .*?)```", document, re.DOTALL)
     values = {"URL": source.url, "NEW_URL": target.url, "SNAPSHOT": snapshot}
-    path = f"{_tools()}{os.pathsep}{os.environ['PATH']}"
+    path = f"{TOOLS}{os.pathsep}{os.environ['PATH']}"
     script = "set -eu\n" + "".join(commands).replace("bank.", "public.")
     subprocess.run(["sh", "-c", script], cwd=folder, env={**os.environ, **values, "PATH": path}, check=True)
 
 
 def _copy(source: Database, target: Database) -> None:
-    dump = [str(_tools() / "pg_dump"), "--no-owner", source.url]
+    dump = [str(TOOLS / "pg_dump"), "--no-owner", source.url]
     with subprocess.Popen(dump, stdout=subprocess.PIPE) as dumping:
-        restore = [str(_tools() / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null", target.url]
+        restore = [str(TOOLS / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null", target.url]
         subprocess.run(restore, stdin=dumping.stdout, check=True)
     assert dumping.returncode == 0
-
-
-def _tools() -> Path:
-    package = importlib.util.find_spec(DEFAULT_BUILD)
-    assert package is not None
-    assert package.origin is not None
-    return Path(package.origin).parent / "pginstall" / "bin"
 
 
 async def test_an_interrupted_export_leaves_no_file(

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
-from pathlib import Path
-
 import pytest
 
-from relay.localservers.postgres import DEFAULT_BUILD
 from tests.support.fixtures.postgres import Database
+from tests.support.psql import psql
 from tests.support.sql_files import sql_files, sql_path
 
 OUTBOX = sql_files("outbox/migrations") + sql_files("outbox/extensions")
 
 
-def psql(database: Database, files: list[str]) -> None:
-    package = importlib.util.find_spec(DEFAULT_BUILD)
-    assert package is not None
-    assert package.origin is not None
-    program = Path(package.origin).parent / "pginstall" / "bin" / "psql"
-    options = [option for file in files for option in ("-f", str(sql_path(file)))]
-    subprocess.run([program, "-X", "-q", "-v", "ON_ERROR_STOP=1", *options, database.url], check=True)
+def run_files(database: Database, files: list[str]) -> None:
+    psql(database.url, *(option for file in files for option in ("-f", str(sql_path(file)))))
 
 
 def test_the_outbox_and_its_extensions_can_be_made_by_psql(database: Database) -> None:
-    psql(database, OUTBOX)
-    psql(database, sql_files("outbox/extensions"))  # each may be applied again
+    run_files(database, OUTBOX)
+    run_files(database, sql_files("outbox/extensions"))  # each may be applied again
     indexes = "SELECT count(*), bool_and(indisvalid) FROM pg_index WHERE indrelid = 'openoutbox_events'::regclass"
     assert database.run(indexes) == [(1 + 6 + 4, True)]
     database.run("INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (gen_random_uuid(), 't', '')")
@@ -38,7 +29,7 @@ def test_the_outbox_and_its_extensions_can_be_made_by_psql(database: Database) -
 def test_the_event_store_can_be_made_by_psql(database: Database, positions: str) -> None:
     numbered = sql_files("eventstore/migrations")
     migrations = [file for file in numbered if not file.endswith(("_gapless.sql", "_settled.sql")) or positions in file]
-    psql(database, [*migrations, f"eventstore/positions_{positions}.sql", "eventstore/definitions.sql"])
+    run_files(database, [*migrations, f"eventstore/positions_{positions}.sql", "eventstore/definitions.sql"])
     assert database.run("SELECT * FROM event_horizon()") == [(0, 0)]
     default = "SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'event'::regclass AND adnum = 1"
     function = {"gapless": "event_take_positions(1)", "settled": "event_next_position()"}[positions]

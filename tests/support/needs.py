@@ -61,6 +61,7 @@ _PROCESS_STARTERS: Final = {
     "tests.support.documents.run_python",
     "tests.support.documents.run_shell",
     "tests.support.documents.shell",
+    "tests.support.psql.psql",
     "tests.cli.running.run_cli",
     "tests.examples.running.finished",
     "tests.examples.running.running",

@@ -11,18 +11,17 @@ import pytest
 import yaml
 
 from openoutbox import NewEvent, enqueue
-from relay.localservers.postgres import DEFAULT_BUILD
 from tests.deploy.jobs import DEPLOY
 from tests.support.documents import blocks
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, as_user, give_rights
 from tests.support.machine import Machine
 from tests.support.paths import ROOT
+from tests.support.psql import WITH_PSQL
 from tests.support.servers.promtool import promtool
 
 [_, ROLL_BACK] = blocks("docs/operate/upgrades.md")
 BLOCKS = {f"{block.language} {block.number}": block for block in blocks("docs/operate/deployment.md")}
-WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/bin:/usr/bin:/bin"
 USERS = {"orders": "writer", "relay": "relay", "pruner": "pruner", "console": "console"}
 
 

@@ -17,7 +17,6 @@ import pytest
 import sqlalchemy
 from typer.main import get_command
 
-from relay.localservers.postgres import DEFAULT_BUILD
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from relay_cli.app import app
@@ -25,13 +24,12 @@ from tests.support.documents import DOCUMENTS, Block, blocks, run_python, run_sh
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.paths import ROOT
+from tests.support.psql import WITH_PSQL
 from tests.support.waiting import wait_until
 from tests.system.acceptance.not_run import NOT_RUN
 
 URL = "postgres://user:secret@localhost:5432/app"
 RUNNABLE = ("sh", "python", "sql")
-WITH_PSQL = f"{__import__(DEFAULT_BUILD).__path__[0]}/pginstall/bin:/usr/local/bin:/usr/bin:/bin"
-"""The PATH of a machine with PostgreSQL's tools: the server's wheel has psql, too."""
 FOUND = [block for document in DOCUMENTS for block in blocks(document)]
 
 

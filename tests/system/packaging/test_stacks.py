@@ -1,6 +1,7 @@
 """A newcomer follows the guide with one stack: installs, announces, tests, and consumes the delivered event once.
 
-The programs are those of the pages, in an environment with what the page says to install and pytest.
+The programs are those of the pages, in an environment with what the page says to install and pytest. psql stands for
+any other language: it has the statements of the pages and no client.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.support.documents import blocks
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox
 from tests.support.paths import ROOT
+from tests.support.psql import psql
 from tests.support.waiting import wait_until
 from tests.system.packaging.test_client import UV, run
 
@@ -30,6 +32,7 @@ pytestmark = [pytest.mark.packages, pytest.mark.timeout(600)]
 
 URL = "postgres://user:secret@localhost:5432/app"
 FIRST, CONSUMING, TESTING = (f"docs/guide/{name}.md" for name in ("first-event", "inbox", "testing"))
+PAYLOAD = r'{"account": 7, "memo": "5\" pipe, C:\\tmp"}'
 CHANGE = "UPDATE accounts SET balance = balance - 10 WHERE id = 7"
 
 PSYCOPG = """
@@ -77,6 +80,15 @@ def handle(event_id):
 
 for _ in range(2):
     handle(MESSAGE.event_id)
+"""
+PSQL = """
+BEGIN;
+LINE;
+SELECT :ROW_COUNT = 1 AS first \\gset
+\\if :first
+    CHANGE;
+\\endif
+COMMIT;
 """
 SETTINGS = """
 from django.conf import settings
@@ -200,6 +212,27 @@ def test_from_installing_to_an_event_that_is_tested_and_consumed(
     known = f"from openoutbox import Message\nURL, CHANGE, MESSAGE = {newcomer.url!r}, {CHANGE!r}, {made}\n"
     newcomer.python(known + consume)
     assert database.run("SELECT balance FROM accounts") == [(80,)]  # once announced, once consumed in two deliveries
+
+
+def test_another_language_from_the_pages_statements_to_an_event_that_is_tested_and_consumed(
+    outbox: Outbox, redis_url: str, daemon: StartDaemon
+) -> None:
+    url, stream = outbox.database.url, f"debited.{uuid4().hex}"
+    (announce,) = [one.text for one in blocks(FIRST) if one.language == "sql"]
+    announce = announce.replace("account.debited", stream)
+    (look,) = re.findall(r"^`(SELECT [^`]+)`", (ROOT / TESTING).read_text("utf-8"), re.MULTILINE)
+    seen = psql(url, script=announce.replace("COMMIT;", f"{look};\nCOMMIT;"))
+    assert seen == f"{stream}||{PAYLOAD}\n"
+
+    daemon(PUBLISHER_TYPE="redis", PUBLISHER_URL=redis_url).wait_ready()
+    message = Message.from_redis(stream, arrived(redis_url, stream))
+    assert message.payload.decode() == PAYLOAD
+
+    create(url, TableName.parse(DEFAULT_INBOX))
+    line = cell(CONSUMING, "another language").replace("$1", f"'{message.event_id}'")
+    for _ in range(2):
+        psql(url, script=PSQL.replace("LINE", line).replace("CHANGE", CHANGE))
+    assert outbox.database.run("SELECT balance FROM accounts") == [(80,)]
 
 
 def arrived(url: str, stream: str) -> Any:
