@@ -5,6 +5,7 @@ Marked as tests with a server, so that `make check` does not build the site twic
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -15,11 +16,31 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from deploy.site.__main__ import add_version
+from tests.docs.questions import QUESTIONS
 from tests.docs.screenshots import PAGES, WIDTHS
 from tests.docs.serving import serving
 from tests.support.console import chromium
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
+
+ASK = """async ([worker, questions]) => {
+  const search = new Worker(worker);
+  const reply = (message) => new Promise((done) => {
+    search.onmessage = (event) => done(event.data.data);
+    search.postMessage(message);
+  });
+  const index = await (await fetch("search.json")).json();
+  await reply({type: 0, data: index});
+  const filter = {input: {type: "operator", data: {operator: "and", operands: []}}};
+  const pages = [];
+  for (const input of questions) {
+    const {items} = await reply({type: 2, data: {input, filter}});
+    pages.push(items.slice(0, 3).map((item) => index.items[item.id].location.split(".html")[0]));
+  }
+  search.terminate();
+  return pages;
+}"""
+"""Asks the site's own search worker; returns the pages of the first three results of each question."""
 
 pytestmark = [pytest.mark.process, pytest.mark.server, pytest.mark.xdist_group("site")]
 
@@ -113,3 +134,10 @@ def test_the_search_finds_a_variable(page: Page, site: str) -> None:
     page.wait_for_function("document.activeElement?.shadowRoot?.activeElement?.tagName === 'INPUT'")
     page.keyboard.type("LEASE_TIMEOUT")
     page.locator("a[href*=changing-lease_timeout]", has_text="LEASE_TIMEOUT").first.wait_for()
+
+
+def test_the_search_has_the_page_that_answers_among_its_first_three_results(page: Page, site: str) -> None:
+    page.goto(f"{site}/index.html")
+    worker = json.loads(page.locator("#__config").text_content() or "")["search"]
+    results = dict(zip(QUESTIONS, page.evaluate(ASK, [worker, list(QUESTIONS)]), strict=True))
+    assert {question: pages for question, pages in results.items() if QUESTIONS[question] not in pages} == {}

@@ -1,0 +1,48 @@
+"""What people type into the site's search, and the page that answers it: among the first three results."""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUESTIONS: Final = {
+    "sslrootcert": "operate/managed-postgres",
+    "rotate password": "operate/managed-postgres",
+    "managed postgres": "operate/managed-postgres",
+    "several databases": "operate/managed-postgres",
+    "pgbouncer": "operate/managed-postgres",
+    "uninstall": "operate/managed-postgres",
+    "why is my event PENDING": "operate/troubleshooting",
+    "event is DEAD": "operate/troubleshooting",
+    "message arrives twice": "operate/troubleshooting",
+    "docker compose": "operate/deployment",
+    "systemd": "operate/deployment",
+    "kubernetes secret": "operate/deployment",
+    "database roles": "operate/deployment",
+    "grafana dashboard": "operate/monitoring",
+    "opentelemetry": "operate/monitoring",
+    "json logs": "operate/monitoring",
+    "lag alert": "operate/alerts",
+    "upgrade": "operate/upgrades",
+    "rollback": "operate/upgrades",
+    "restore backup": "operate/restore",
+    "pause events": "operate/running",
+    "change LEASE_TIMEOUT": "operate/running",
+    "delete delivered events": "operate/running",
+    "how many relays": "operate/sizing",
+    "table grows": "operate/large-table",
+    "console login": "operate/console-access",
+    "oidc": "operate/console-access",
+    "kafka acl": "operate/trust",
+    "log retention": "operate/delivery-log",
+    "order per key": "guide/ordering",
+    "idempotent consumer": "guide/inbox",
+    "django": "guide/first-event",
+    "alembic": "guide/client",
+    "pytest": "guide/testing",
+    "two brokers": "guide/routing",
+    "debezium": "guide/from-debezium",
+    "erase personal data": "guide/event-store",
+    "parquet": "guide/spark-archive",
+    "webhook signature": "reference/messages",
+    "exactly once": "design/exactly-once",
+}
