@@ -23,7 +23,7 @@ from relay.brokers.rabbitmq.wire import AmqpWire, message_id
 from relay.brokers.redis.bounded import MOST_PUSHES, BoundedParser
 from relay.brokers.redis.servers import RedisServers
 from relay.core.errors import BrokerUnreachable
-from relay.core.outcome import ConnectionCut
+from relay.core.outcome import Acknowledged, ConnectionCut
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import aws_options, rabbit_options, redis_options
 from tests.support.waiting import patience
@@ -45,7 +45,7 @@ async def served(serve: Serve) -> AsyncIterator[int]:
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
-        with suppress(OSError):
+        with suppress(OSError, asyncio.IncompleteReadError):
             await serve(reader, writer)
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
@@ -177,11 +177,27 @@ async def test_messages_of_redis_behind_a_reply_end_the_session() -> None:
         await parser.handle_push_response([b"pushed"])
 
 
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\n"
+_SIZED = _HEAD + b"Content-Length: 900000000\r\n\r\n"
+_CHUNKED = _HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+_INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+
+
 @pytest.mark.usefixtures("aws_credentials")
-@pytest.mark.parametrize("piece", [b" " * 10_000, b",{}" * 3000], ids=["large", "many values"])
-async def test_an_answer_of_aws_without_end_is_cut(piece: bytes) -> None:
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (_SIZED, b" " * 10_000),
+        (_SIZED, b",{}" * 3000),
+        (_CHUNKED, b"1\r\n \r\n" * 1000),
+        (_CHUNKED + b"1;", b"a" * 10_000),
+        (b"", _INTERIM * 100),
+        (_HEAD, b"a: " + b"b" * 1000 + b"\r\n"),
+    ],
+    ids=["large", "many values", "many chunks", "chunk extension", "interim answers", "head"],
+)
+async def test_an_answer_of_aws_without_end_is_cut(head: bytes, piece: bytes) -> None:
     sent = Sent()
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: 900000000\r\n\r\n"
     async with served(endless(head, piece, sent)) as port:
         url = f"sqs://eu-central-1?endpoint=http://127.0.0.1:{port}"
         publisher, sink, events = AwsPublisher(aws_options(url)), Collector(), [make_event("q")]
@@ -191,3 +207,32 @@ async def test_an_answer_of_aws_without_end_is_cut(piece: bytes) -> None:
         await publisher.close()
     assert isinstance(outcome, ConnectionCut)
     assert sent.bytes < 16 * MIB
+
+
+@pytest.mark.usefixtures("aws_credentials")
+async def test_an_endpoint_of_aws_sends_events_to_no_other_host_and_leaves_no_cookie() -> None:
+    requests: list[bytes] = []
+    elsewhere: list[bytes] = []
+
+    async def other(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        elsewhere.append(await reader.read(1 << 16))
+
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            requests.append(head + await reader.readexactly(int(size.partition(b":")[2])))
+            writer.write(b"HTTP/1.1 307 x\r\nLocation: http://127.0.0.1:%d/\r\n" % port)
+            writer.write(b"Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n")
+
+    async with served(other) as port, served(redirect) as first:
+        publisher = AwsPublisher(aws_options(f"sqs://eu-central-1?endpoint=http://localhost:{first}"))
+        await publisher.open()
+        for _ in range(2):
+            sink, events = Collector(), [make_event("q")]
+            await publisher.publish(events, sink)
+            [outcome] = await asyncio.wait_for(sink.outcomes(events), patience(30))
+            assert not isinstance(outcome, Acknowledged)
+        await publisher.close()
+    assert len(requests) == 2
+    assert not elsewhere
+    assert b"cookie" not in requests[1].lower()

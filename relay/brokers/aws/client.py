@@ -13,18 +13,15 @@ from contextlib import AsyncExitStack
 from functools import cache
 from typing import Any, Final
 
-from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.config import AioConfig
-from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
-from aiohttp import ClientError
 from botocore import UNSIGNED
-from botocore.awsrequest import AWSPreparedRequest
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ConnectionClosedError, HTTPClientError
+from botocore.exceptions import BotoCoreError
 from botocore.loaders import Loader
 from botocore.session import Session
 
+from relay.brokers.aws.bounded import BoundedSession
 from relay.brokers.aws.errors import reason
 from relay.brokers.aws.options import AwsOptions, AwsTarget
 from relay.brokers.aws.sockets import Sockets
@@ -33,9 +30,6 @@ from relay.core.errors import BrokerUnreachable, ConfigError
 _IDLE: Final = 10.0  # seconds after which an unused connection is closed, before the service does so
 _NO_READ_TIMEOUT: Final = 3600.0  # seconds; the session has its own
 _CLOSING: Final = 1.0  # seconds for the connections to be gone
-_LARGEST_ANSWER: Final = 1 << 18  # bytes; of ten messages a few kilobytes, of a topic with the largest policy 100
-_MOST_MARKS: Final = 5000  # values of JSON and tags of XML in it: the SDK takes 3 us for each
-_MARKS: Final = b",[{<"
 
 
 class AwsClient:
@@ -59,7 +53,7 @@ class AwsClient:
             read_timeout=_NO_READ_TIMEOUT,
             max_pool_connections=0,  # no limit but the session's: one that hangs must not take those of others
             retries={"total_max_attempts": 1, "mode": "standard"},
-            http_session_cls=_BoundedSession,
+            http_session_cls=BoundedSession,
             connector_args={"keepalive_timeout": _IDLE, "socket_factory": sockets.make}
             if reuse
             else {"force_close": True, "keepalive_timeout": None, "socket_factory": sockets.make},
@@ -92,27 +86,6 @@ class AwsClient:
                 await self._stack.aclose()
         except (TimeoutError, OSError, RuntimeError):  # cut already
             return
-
-
-class _BoundedSession(AIOHTTPSession):  # type: ignore[misc]  # the library has no types
-    """The SDK's HTTP client, which reads no more of an answer than the services ever send."""
-
-    async def send(self, request: AWSPreparedRequest) -> AioAWSResponse:
-        """The answer to a request. Raises HTTPClientError."""
-        request.stream_output = True  # the SDK leaves the body unread
-        response: AioAWSResponse = await super().send(request)
-        body, marks = bytearray(), 0
-        try:
-            async for piece in response.raw.content.iter_any():
-                body += piece
-                marks += sum(map(piece.count, _MARKS))
-                if len(body) > _LARGEST_ANSWER or marks > _MOST_MARKS:
-                    response.raw.close()
-                    raise HTTPClientError(error="an answer that is larger than any of the service")
-        except ClientError as error:
-            raise ConnectionClosedError(error=error, request=request, endpoint_url=request.url) from error
-        response._content = bytes(body)  # noqa: SLF001 - where the SDK looks for what was read
-        return response
 
 
 def prepare(kind: str, target: AwsTarget) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -9,6 +10,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,6 +24,7 @@ from relay.console.access.options import ProviderOptions
 from relay.console.access.provider import LoginProvider, ProviderFailed, UserRefused
 from relay.console.access.roles import AccessRole, Identity
 from tests.console.access.sample import served
+from tests.support.waiting import patience
 
 SECRET = "the secret of this client"
 TRUST = ssl.create_default_context()  # made once: it takes a while
@@ -238,6 +241,23 @@ async def test_the_bytes_of_an_answer_are_counted(wrong: WrongProvider, padding:
         wrong.token, reason = Response(document), "longer than"
     with pytest.raises(ProviderFailed, match=reason):
         await login(wrong)
+
+
+async def test_interim_answers_without_end_keep_no_timer_waiting(
+    wrong: WrongProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while True:
+                writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000)
+                await writer.drain()
+
+    monkeypatch.setattr("relay.console.access.provider._LONGEST", 1.0)
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        issuer = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        provider = LoginProvider(options(wrong, issuer=issuer), TRUST)
+        with pytest.raises(ProviderFailed, match="it has not answered in 1 s"):
+            await asyncio.wait_for(provider.begin(REDIRECT, "/"), patience(10))
 
 
 async def test_metadata_do_not_steer_the_client(wrong: WrongProvider) -> None:

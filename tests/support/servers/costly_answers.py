@@ -13,6 +13,7 @@ _PUSHES: Final = {
     "redis-empty": b">0\r\n",
 }
 _NO: Final = b"-ERR no\r\n"
+_INTERIM: Final = b"HTTP/1.1 103 x\r\n\r\n" * 5000
 _HEAD: Final = b"HTTP/1.1 %d x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -69,6 +70,9 @@ def _aws(kind: str) -> Serve:
             head = await reader.readuntil(b"\r\n\r\n")
             size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
             asked = head + await reader.readexactly(int(size.partition(b":")[2]))
+            while kind.endswith("-interim") and b"SendMessageBatch" in asked:
+                writer.write(_INTERIM)
+                await writer.drain()
             answer = next(
                 (body for name, body in bodies.items() if name in asked),
                 b"<a/>" if media_type == b"text/xml" else b"{}",
@@ -81,6 +85,6 @@ def _aws(kind: str) -> Serve:
 
 ANSWERS: Final[Mapping[str, Serve]] = {
     **{kind: _redis(kind) for kind in _PUSHES},
-    **{kind: _aws(kind) for kind in ("sqs", "sns")},
+    **{kind: _aws(kind) for kind in ("sqs", "sqs-interim", "sns")},
 }
 """How a connection is served, by kind."""

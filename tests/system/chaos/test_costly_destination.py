@@ -21,7 +21,7 @@ from tests.system.chaos.test_any_row_and_answer import LONGEST_SILENCE, Silence
 
 _SECONDS = 6.0
 _LATEST = 2.0  # p99 of the other destination, seconds
-_LONG = ("nats-info", "nats-error", "amqp-return", "redis-push", "redis-moving", "redis-empty", "sns")
+_LONG = ("nats-info", "nats-error", "amqp-return", "redis-push", "redis-moving", "redis-empty", "sqs-interim", "sns")
 _AWS = ("sqs", "sns")
 _ROUTES = """
 [[route]]
