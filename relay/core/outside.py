@@ -5,9 +5,10 @@ What is made of it (an error, a log field, an attribute of a span) has a bounded
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from relay.core.secrets import mask_secrets
+from relay.core.secrets import MASK, mask_secrets
 
 LONGEST_TEXT: Final = 2000
 """Characters of a reason, of ``last_error``, of a field of a log line, of an attribute of a span."""
@@ -31,6 +32,7 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
-def shown(text: str, longest: int = LONGEST_TEXT) -> str:
-    """``text`` cut, and without secrets."""
-    return cut(mask_secrets(cut(text, _READ * longest)), longest)
+def shown(text: str, longest: int = LONGEST_TEXT, known: re.Pattern[str] | None = None) -> str:
+    """``text`` cut, and without secrets; ``known`` matches those that no shape or name gives away."""
+    text = cut(text, _READ * longest)
+    return cut(mask_secrets(text if known is None else known.sub(MASK, text)), longest)

@@ -141,8 +141,8 @@ def _masking(secrets: Collection[str]) -> Processor:
             if isinstance(value, str) and is_secret(name):
                 event[name] = MASK
             elif not isinstance(value, (int, float, bool, type(None))):
-                text = shown(str(value), _LONGEST_TRACEBACK if name == "exception" else LONGEST_TEXT)
-                event[name] = text if known is None else known.sub(MASK, text)
+                longest = _LONGEST_TRACEBACK if name == "exception" else LONGEST_TEXT
+                event[name] = shown(str(value), longest, known)
         return event
 
     return mask

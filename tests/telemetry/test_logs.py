@@ -179,6 +179,7 @@ logging.getLogger("hpack").debug("e"), logging.getLogger("hpack").info("f")
 def test_known_secrets_are_masked_wherever_they_stand() -> None:
     [line] = lines("""
 configure_logs(LogOptions(secrets=frozenset({"qvxzj (qvxzj", "qvxzj"})))
-log.info("said qvxzj (qvxzj and qvxzj", extra={"answer": ["qvxzj"]})
+log.info("said qvxzj (qvxzj and qvxzj", extra={"answer": ["qvxzj"], "cut": "a" * 1997 + "qvxzj" * 9})
 """)
     assert (line["msg"], line["answer"]) == ("said *** and ***", "['***']")
+    assert line["cut"] == "a" * 1997 + "**…"
