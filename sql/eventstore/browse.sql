@@ -44,7 +44,7 @@ WITH RECURSIVE page AS (
 SELECT page.StreamId, newest.Version, newest.SequenceNum, newest.Type, newest.LogDate
 FROM page
 CROSS JOIN LATERAL (
-    SELECT event.Version, event.SequenceNum, event.Type, event.LogDate
+    SELECT event.Version, event.SequenceNum, LEFT(event.Type, 4097) AS Type, event.LogDate
     FROM public.event
     WHERE event.TenantId = %(tenant)s::UUID AND event.StreamId = page.StreamId
     ORDER BY event.Version DESC
@@ -54,17 +54,19 @@ ORDER BY page.StreamId;
 
 -- name: events
 -- A stream's events, newest first, below a version. The row with which the page would have too many bytes ends it; there
--- is at least one. Tags: data, to read the bodies. Index: the partition's (TenantId, StreamId, Version). Locks: nothing.
+-- is at least one. Types are cut. Tags: data, to read the bodies. Index: the partition's (TenantId, StreamId, Version).
+-- Locks: nothing.
 SELECT Version, SequenceNum, Type, LogDate, Meta, Data, Bytes
 FROM (
     SELECT
         listed.*,
-        SUM(listed.Bytes) OVER (ORDER BY listed.Version DESC) AS BytesSoFar
+        listed.Bytes + COALESCE(OCTET_LENGTH(listed.Meta), 0) AS Weight,
+        SUM(listed.Bytes + COALESCE(OCTET_LENGTH(listed.Meta), 0)) OVER (ORDER BY listed.Version DESC) AS WeightSoFar
     FROM (
         SELECT
             Version,
             SequenceNum,
-            Type,
+            LEFT(Type, 4097) AS Type,
             LogDate,
             Meta::TEXT AS Meta, --? data
             Data::TEXT AS Data, --? data
@@ -79,5 +81,5 @@ FROM (
         LIMIT %(limit)s::INT
     ) AS listed
 ) AS counted
-WHERE BytesSoFar - Bytes <= %(most_bytes)s::BIGINT
+WHERE WeightSoFar - Weight <= %(most_bytes)s::BIGINT
 ORDER BY Version DESC;

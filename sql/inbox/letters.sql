@@ -3,17 +3,17 @@
 -- name: list
 -- Dead letters, oldest first, of one consumer or of all. Index: the one of changed_at. Locks: none.
 -- Parameters: consumer (NULL for all), most.
--- Result: state, consumer, event_id, event_type, partition_key, tries, since when, payload bytes, error.
+-- Result: state, consumer, event_id, event_type, partition_key, tries, since when, payload bytes, error; long texts cut.
 SELECT
     state,
     consumer,
     event_id,
-    event_type,
-    partition_key,
+    LEFT(event_type, 4097),
+    LEFT(partition_key, 4097),
     tries,
     changed_at,
     OCTET_LENGTH(payload),
-    error
+    LEFT(error, 2000)
 FROM openoutbox_inbox_tries
 WHERE state <> 'trying' AND (%(consumer)s::text IS NULL OR consumer = %(consumer)s::text)
 ORDER BY changed_at, consumer, event_id

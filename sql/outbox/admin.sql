@@ -6,18 +6,19 @@
 -- Indexes: one of each status gives its rows in order: idx_openoutbox_metrics_lag, idx_openoutbox_stuck_leases,
 -- idx_openoutbox_prune_delivered, idx_openoutbox_prune_dead. A rare type, key or error walks that index to its end.
 -- Locks: none. Parameters: statuses, limit, and where not NULL: newer, older, event_type, partition_key, error.
+-- Result: the fields of ListedEvent; texts are cut, since a thousand rows with a megabyte in each would fill the memory.
 SELECT
     event_id,
-    event_type,
-    partition_key,
+    LEFT(event_type, 4097),
+    LEFT(partition_key, 4097),
     status,
     attempts,
     since,
     created_at,
     available_at,
-    locked_by,
+    LEFT(locked_by, 1000),
     OCTET_LENGTH(payload),
-    last_error
+    LEFT(last_error, 2000)
 FROM (
     (
         SELECT

@@ -113,7 +113,7 @@ WHERE status = 'DELIVERING';
 -- Index: idx_openoutbox_metrics_lag, SAMPLE entries at most. Locks: none. Parameters: sample.
 SELECT DISTINCT event_type
 FROM (
-    SELECT event_type
+    SELECT LEFT(event_type, 4097) AS event_type
     FROM openoutbox_events
     WHERE status = 'PENDING'
     ORDER BY created_at
@@ -267,6 +267,7 @@ FROM (
 ) AS latest
 WHERE
     STARTS_WITH(last_error, 'LEASE_EXPIRED: ')
+    AND LENGTH(last_error) <= 2000 -- a longer one is no relay's
     AND updated_at > NOW() - MAKE_INTERVAL(secs => %(seconds)s::float8);
 
 -- name: held_beyond
@@ -289,7 +290,7 @@ SELECT
     )
 FROM (
     SELECT
-        locked_by,
+        LEFT(locked_by, 1000) AS locked_by,
         locked_at
     FROM openoutbox_events
     WHERE

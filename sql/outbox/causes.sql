@@ -56,7 +56,7 @@ WITH examined AS (
 )
 
 SELECT
-    CASE WHEN fails THEN event_type COLLATE "C" END AS failing_type,
+    CASE WHEN fails THEN LEFT(event_type, 4097) COLLATE "C" END AS failing_type,
     CASE WHEN fails THEN LEFT(COALESCE(last_error, ''), %(longest)s::int) COLLATE "C" END AS error,
     COUNT(*) FILTER (WHERE part = 'dead'),
     COUNT(*) FILTER (WHERE part <> 'dead'),

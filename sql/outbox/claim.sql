@@ -107,10 +107,10 @@ RETURNING
     LEFT(headers::text, 1048577) AS headers,
     GREATEST(attempts, 0) AS attempts,
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
-    SPLIT_PART(last_error, ':', 1) AS last_code,
+    SPLIT_PART(LEFT(last_error, 100), ':', 1) AS last_code,
     DATE_PART('epoch', created_at) AS inserted_at,
     NULL::text AS acknowledged_by, --? !fan_out
-    -- ARRAY_TO_STRING(acknowledged_by, ',') AS acknowledged_by, --? fan_out
+    -- LEFT(ARRAY_TO_STRING(acknowledged_by, ','), 16384) AS acknowledged_by, --? fan_out
     DATE_PART('epoch', available_at) AS due_at,
     (SELECT MAX(tid) FROM chosen)::text AS last_tid,
     locked_at;

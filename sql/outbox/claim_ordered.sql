@@ -354,10 +354,10 @@ SELECT
     CASE
         WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0
     END AS age,
-    SPLIT_PART(last_error, ':', 1) AS last_code,
+    SPLIT_PART(LEFT(last_error, 100), ':', 1) AS last_code,
     DATE_PART('epoch', created_at) AS inserted_at,
     NULL::text AS acknowledged_by, --? !fan_out
-    -- ARRAY_TO_STRING(acknowledged_by, ',') AS acknowledged_by, --? fan_out
+    -- LEFT(ARRAY_TO_STRING(acknowledged_by, ','), 16384) AS acknowledged_by, --? fan_out
     locked_at
 FROM (SELECT COUNT(*) AS rows, MIN(available_at) AS first_due FROM looked) AS seen --? oldest
 -- FROM ( --? by_key

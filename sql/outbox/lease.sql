@@ -120,7 +120,7 @@ reaped AS (
         status = CASE WHEN attempts + 1::bigint >= %(max_attempts)s::bigint THEN 'DEAD' ELSE 'PENDING' END,
         attempts = LEAST(GREATEST(attempts, 0), 2147483646) + 1,
         last_error
-        = 'LEASE_EXPIRED: lease of ' || COALESCE(locked_by, 'an unknown relay')
+        = 'LEASE_EXPIRED: lease of ' || COALESCE(LEFT(locked_by, 1000), 'an unknown relay')
         || ' expired; claimed or renewed at ' --? !former
         -- || ' ended when that relay started again; it was of ' --? former
         -- an infinite time, set by hand, has no such text

@@ -97,16 +97,16 @@ bounds AS (
 
 SELECT
     event.event_id,
-    event.event_type,
-    event.partition_key,
+    LEFT(event.event_type, 4097),
+    LEFT(event.partition_key, 4097),
     event.status,
     event.attempts,
     chosen.since,
     event.created_at,
     event.available_at,
-    event.locked_by,
+    LEFT(event.locked_by, 1000),
     OCTET_LENGTH(event.payload),
-    event.last_error,
+    LEFT(event.last_error, 2000),
     event.ctid::text,
     bounds.examined,
     bounds.furthest
@@ -132,7 +132,7 @@ SELECT PG_RELATION_SIZE(TO_REGCLASS(%(table)s::text)) / CURRENT_SETTING('block_s
 -- Parameters: most, groups. Result: type, error, count, first and last time; rows examined in sum.
 WITH newest AS (
     SELECT
-        event_type,
+        LEFT(event_type, 4097) AS event_type,
         LEFT(SPLIT_PART(COALESCE(last_error, ''), ': ', 1), 100) AS error,
         updated_at
     FROM openoutbox_events

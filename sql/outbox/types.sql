@@ -7,7 +7,7 @@
 -- Parameters: most, types. Result: type, hour, minute, p50, p99; rows in the sample, and the seconds that it covers.
 WITH newest AS MATERIALIZED (
     SELECT
-        event_type,
+        LEFT(event_type, 4097) AS event_type,
         delivered_at,
         CASE WHEN ISFINITE(created_at) THEN EXTRACT(EPOCH FROM delivered_at - created_at)::float8 END AS seconds
     FROM openoutbox_events
@@ -36,7 +36,7 @@ LIMIT (SELECT %(types)s::bigint);
 -- Parameters: most, types. Result: type, events, retrying, seconds (NULL when none is due); rows in the sample.
 WITH first AS MATERIALIZED (
     SELECT
-        event_type,
+        LEFT(event_type, 4097) AS event_type,
         available_at,
         attempts
     FROM openoutbox_events
@@ -64,7 +64,7 @@ LIMIT (SELECT %(types)s::bigint);
 -- Parameters: most, types. Result: type, events, hour, minute; rows in the sample, and the seconds that it covers.
 WITH newest AS MATERIALIZED (
     SELECT
-        event_type,
+        LEFT(event_type, 4097) AS event_type,
         updated_at
     FROM openoutbox_events
     WHERE status = 'DEAD'

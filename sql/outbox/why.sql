@@ -7,7 +7,7 @@
 -- in its transaction. Locks: none. Parameters: event_id. Result: id, type and status, in the order of the key.
 SELECT
     ahead.event_id::text,
-    ahead.event_type,
+    LEFT(ahead.event_type, 4097),
     ahead.status
 FROM openoutbox_events AS event
 CROSS JOIN LATERAL (

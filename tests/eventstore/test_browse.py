@@ -73,9 +73,11 @@ async def test_a_schema_without_a_store_has_none(database: Database) -> None:
     await browser.close()
 
 
-async def test_large_bodies_end_a_page(gapless_store: EventStore, database: Database) -> None:
-    body = {"text": "x" * 6_000_000}
-    await gapless_store.append(TENANT, STREAM, [NewEvent("A", body)] * 4, NO_STREAM)
+@pytest.mark.parametrize(
+    "large", [NewEvent("A", {"text": "x" * 6_000_000}), NewEvent("A", meta={"text": "x" * 6_000_000})]
+)
+async def test_large_bodies_end_a_page(gapless_store: EventStore, database: Database, large: NewEvent) -> None:
+    await gapless_store.append(TENANT, STREAM, [large] * 4, NO_STREAM)
     browser = StoreBrowser(database.url, "public")
     first = await browser.events(TENANT, STREAM, None, 10, with_data=True)
     assert [event.version for event in first] == [4, 3, 2]
