@@ -185,6 +185,13 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             prefixes=("KAFKA_",),
             formats=(*_CLOUDEVENTS, "debezium", "debezium-server"),
             binding=cloudevents.KAFKA,
+            login=LoginPath(  # SCRAM shows no password to who answers
+                lambda _scheme, query: (
+                    query.get("security.protocol", "SASL_SSL").upper() == "SASL_SSL"
+                    or "PLAIN" not in query.get("sasl.mechanism", query.get("sasl.mechanisms", "PLAIN")).upper()
+                ),
+                "security.protocol=SASL_SSL",
+            ),
             asked_ahead=AHEAD,
             options="relay.brokers.kafka.options:KafkaOptions",
             publisher="relay.brokers.kafka.transactions:publisher_of",
@@ -288,6 +295,7 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             guarded=("HTTP_ENDPOINT", "HTTP_SECRET", "HTTP_TIMEOUT", "HTTP_CONNECTION", "HTTP_TLS_", "HTTP_ALLOW_"),
             formats=_CLOUDEVENTS,
             binding=cloudevents.HTTP,
+            login=LoginPath(lambda scheme, _query: scheme == "https", "https://"),
             url_optional=True,
             secret_path=True,
             receiver="relay.brokers.http.endpoints:receiver",

@@ -247,6 +247,7 @@ def _unsigned(settings: Variables) -> Iterator[SettingIssue]:
 def _unverified(settings: Variables) -> Iterator[SettingIssue]:
     for name, kind, url in (
         ("STORAGE_URL", "postgres", settings.storage_url),
+        ("DELIVERY_LOG_URL", "log", settings.delivery_log_url),
         ("PUBLISHER_URL", settings.publisher_type, settings.publisher_url),
     ):
         if url is not None and (text := unverified_login(name, kind, url.get_secret_value())):

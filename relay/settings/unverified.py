@@ -19,8 +19,16 @@ _POSTGRES: Final = LoginPath(
 )
 
 
+_LOG: Final = LoginPath(
+    lambda scheme, query: scheme == "clickhouses" or (scheme != "clickhouse" and _POSTGRES.verified(scheme, query)),
+    "sslmode=verify-full, or clickhouses:// for ClickHouse",
+)
+_PASSWORDS: Final = ("password", "sasl.password")
+"""Parameters of a URL that hold one."""
+
+
 def unverified_login(variable: str, kind: str, url: str) -> str:
-    """A sentence that says so of a variable; empty where its login is safe. ``kind`` is postgres or PUBLISHER_TYPE."""
+    """A sentence that says so; empty where the login is safe. ``kind`` is postgres, log or PUBLISHER_TYPE."""
     path, host = _path(kind), unverified_host(kind, url)
     if path is None or not host:
         return ""
@@ -31,8 +39,8 @@ def unverified_login(variable: str, kind: str, url: str) -> str:
 
 
 def _path(kind: str) -> LoginPath | None:
-    if kind == "postgres":
-        return _POSTGRES
+    if kind in ("postgres", "log"):
+        return _POSTGRES if kind == "postgres" else _LOG
     row = kinds.find(kind)
     return None if row is None else row.login
 
@@ -43,7 +51,7 @@ def unverified_host(kind: str, url: str) -> str:
     if match is None or path is None:
         return ""
     login, query = match["login"] or "", dict(parse_qsl(match["query"] or ""))
-    secret = ":" in login or "password" in query or (path.token and login)
+    secret = ":" in login or not query.keys().isdisjoint(_PASSWORDS) or (path.token and login)
     if not secret or path.verified(match["scheme"], query):
         return ""
     hosts = map(_host, (query.get("hostaddr") or query.get("host") or match["hosts"]).split(","))

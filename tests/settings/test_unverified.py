@@ -24,6 +24,11 @@ from relay.settings.unverified import unverified_host
         ("nats", "nats://u:p@127.0.0.1:4222,db:4222"),
         ("rabbitmq", "amqp://u:p@db"),
         ("rabbitmq", "amqp://u:p@db1,db/vhost"),
+        ("http", "http://u:p@db/"),
+        ("kafka", "kafka://u:p@db:9092,db2:9092?security.protocol=SASL_PLAINTEXT"),
+        ("kafka", "kafka://db?security.protocol=sasl_plaintext&sasl.username=u&sasl.password=p"),
+        ("log", "postgres://u:p@db/log?sslmode=require"),
+        ("log", "clickhouse://u:p@db:8123/log"),
     ],
 )
 def test_an_unverified_path_of_a_login_is_found(kind: str, url: str) -> None:
@@ -50,7 +55,14 @@ def test_an_unverified_path_of_a_login_is_found(kind: str, url: str) -> None:
         ("nats", "nats://db"),
         ("rabbitmq", "amqps://u:p@db"),
         ("kafka", "db:9092"),
-        ("http", "http://u:p@db/"),
+        ("kafka", "kafka://u:p@db:9092"),
+        ("kafka", "kafka://u:p@db?security.protocol=SASL_PLAINTEXT&sasl.mechanism=SCRAM-SHA-512"),
+        ("http", "https://u:p@db/"),
+        ("http", "http://db/"),
+        ("log", "postgres://u:p@db/log?sslmode=verify-full"),
+        ("log", "clickhouses://u:p@db:8443/log"),
+        ("log", "chdb:///folder"),
+        ("log", "memory://"),
     ],
 )
 def test_other_paths_are_not(kind: str, url: str) -> None:
@@ -61,13 +73,15 @@ def test_the_warning_names_variable_and_host_and_shows_no_password() -> None:
     settings = Settings.from_env(
         {
             "STORAGE_URL": "postgres://relay:qvxzj@db.example.com/app",
+            "DELIVERY_LOG_URL": "postgres://relay:qvxzj@log.example.com/app",
             "PUBLISHER_URL": "nats://relay:qvxzj@broker.example.com",
         }
     )
     texts = [one for one in settings.warnings if "not verified" in one]
-    assert [one.partition(":")[0] for one in texts] == ["STORAGE_URL", "PUBLISHER_URL"]
+    assert [one.partition(":")[0] for one in texts] == ["STORAGE_URL", "DELIVERY_LOG_URL", "PUBLISHER_URL"]
     assert "goes to db.example.com" in texts[0]
-    assert "goes to broker.example.com" in texts[1]
+    assert "goes to log.example.com" in texts[1]
+    assert "goes to broker.example.com" in texts[2]
     assert "qvxzj" not in "".join(texts)
 
 
