@@ -1,4 +1,4 @@
-"""Every test that docs/design/guarantees.md names exists, under that name."""
+"""Every test that the pages on promises and on trust name exists, under that name."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ def test_every_promise_names_a_test() -> None:
 
     assert len(promises) >= 10
     assert [promise.splitlines()[0] for promise in promises if "`tests/" not in promise] == []
+
+
+def test_each_row_of_the_page_on_trust_names_a_test_of_what_prevents_more() -> None:
+    text = (ROOT / "docs/operate/trust.md").read_text(encoding="utf-8")
+    lines = [line for line in re.findall(r"(?m)^\|.*\|$", text) if line.count("|") == 5]
+    _, _, *rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+    named = {what: re.findall(r"`(tests/\S+\.py)`", test) for _, what, prevents, test in rows if prevents != "nothing"}
+    assert len(named) >= 15
+    assert [what for what, paths in named.items() if not paths] == []
+    assert [path for paths in named.values() for path in paths if not (ROOT / path).is_file()] == []

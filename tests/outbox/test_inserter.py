@@ -1,4 +1,4 @@
-"""What an application can do that may insert events and nothing else."""
+"""What an application can do that may insert events and nothing else, and what a reader can."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from tests.support.documents import blocks
-from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.outbox import Outbox, Row
 
 pytestmark = pytest.mark.postgres
 
@@ -59,3 +59,21 @@ def test_it_writes_the_columns_of_an_event(outbox: Outbox, inserter: str) -> Non
 def test_it_writes_no_column_of_the_relays(outbox: Outbox, inserter: str, column: str, value: str) -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         insert(outbox, inserter, column, value)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        _ROW.format("", ""),
+        "UPDATE openoutbox_events SET status = 'DEAD'",
+        "DELETE FROM openoutbox_events",
+        "TRUNCATE openoutbox_events",
+        "SELECT FROM openoutbox_events FOR UPDATE",
+    ],
+)
+def test_a_reader_reads_every_payload_and_changes_nothing(outbox: Outbox, statement: str) -> None:
+    outbox.insert([Row("t", b"a payload")])
+    with psycopg.connect(outbox.reader_url, autocommit=True) as reader:
+        assert reader.execute("SELECT payload FROM openoutbox_events").fetchall() == [(b"a payload",)]
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            reader.execute(statement.encode())
