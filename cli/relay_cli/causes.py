@@ -26,9 +26,8 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
 
     First come pauses, a lag, absent relays, destinations that do not flow (extension fleet), prune, the xmin horizon,
     dead letters of the inbox and streams that a subscription has set aside. Then dead and retrying events by cause: the
-    code, and the error with numbers, ids and quoted parts folded to #. Of very many events a sample is read, and the
-    last line says so. relay-cli replay --cause takes the dead events of one; relay-cli show EVENT_ID says why one event
-    is not delivered.
+    code, and the error with numbers, ids and quoted parts folded to #. Of very many events a sample is read.
+    relay-cli replay --cause takes the dead events of one; relay-cli show EVENT_ID says why one event is not delivered.
 
     Exit codes: 0 done, also if nothing is broken, 1 the database or the table fails, 2 wrong usage.
 

@@ -41,9 +41,9 @@ def command(
     """Make what KAFKA_TRANSACTIONS=true needs of Kafka: the topic of proofs, and ACLs for the relay's login.
 
     The names follow from database, schema and table, or from KAFKA_TRANSACTIONS_PREFIX. It makes what is missing and
-    leaves the rest as it is, and connects to no database. --dry-run prints commands of Kafka's own tools and connects
-    to nothing. Where the broker has no authorizer, there is nothing to grant. Run it once for each table, as a login
-    that may CREATE the topic and ALTER the cluster's ACLs; relay-cli check looks at the result as the relay's login.
+    connects to no database. --dry-run prints commands of Kafka's own tools and connects to nothing. Run it once for
+    each table, as a login that may CREATE the topic and ALTER the cluster's ACLs; relay-cli check looks at the result
+    as the relay's login.
 
     Exit codes: 0 done or there already, 1 Kafka refuses it or does not answer, 2 wrong usage, or a topic of proofs of
     another shape.

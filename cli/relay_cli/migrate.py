@@ -36,11 +36,8 @@ def command(
     CONCURRENTLY. A table that differs from the contract is not changed: the error says how it differs. A schema is
     never created. The relay needs SELECT and UPDATE on the table, and does not need this command.
 
-    Extensions are optional parts of the schema: console records what the console changes, key-order adds what
-    ORDERING=key needs (docs/guide/ordering.md says what it locks), replay-audit records every replayed event, tuning
-    sets storage parameters for a large table (docs/operate/large-table.md), wake-up is the trigger for WAKE_UP, pause
-    the table for relay-cli pause, fleet the list of the relays, fan-out the column for routes to several destinations
-    (docs/guide/routing.md), sql-api functions for any language (docs/guide/sql-api.md).
+    Extensions are optional parts of the schema: console, fan-out, fleet, key-order, pause, replay-audit, sql-api,
+    tuning and wake-up. docs/reference/sql.md says what each is for.
 
     Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
 

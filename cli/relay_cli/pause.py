@@ -51,9 +51,9 @@ def command(
     """Pause deliveries: of the whole outbox, or with --type or --prefix of some event types.
 
     Relays claim nothing of it within two seconds, finish what they have claimed, and stay ready. The events stay
-    PENDING and are due as before after relay-cli resume, or at --until or --for. The pause is in the database, so
-    restarts keep it. Pausing again changes its end, reason and author. Needs the extension pause (relay-cli migrate
-    --with pause) and SELECT, INSERT, UPDATE and DELETE on its table; --list needs SELECT.
+    PENDING and are due as before after relay-cli resume, or at --until or --for. Restarts keep it. Pausing again
+    changes its end, reason and author. Needs the extension pause (relay-cli migrate --with pause) and SELECT, INSERT,
+    UPDATE and DELETE on its table; --list needs SELECT.
 
     Exit codes: 0 paused, 1 the database or the extension fails, 2 wrong usage.
 

@@ -50,10 +50,9 @@ def command(
     """Create the database's roles, and give each the rights of its job and no others.
 
     Run it as a role with CREATEROLE, not a superuser, that owns the database: before relay-cli migrate, and again
-    after it and after each extension, log, store or inbox that was added. It does what is missing, and uses a role that
-    exists as it is. Afterwards openoutbox_owner owns every object, and the old owner is a member of that, so that it
-    can do all that it could. None of the roles can log in: make users of yours members of them. --migrator does so for
-    the user that migrates: what that creates belongs to openoutbox_owner, through any pooler and without options.
+    after it and after each extension, log, store or inbox that was added. It uses a role that exists as it is.
+    Afterwards openoutbox_owner owns every object, and the old owner is a member of that. None of the roles can log in:
+    make users of yours members of them. --migrator does so for the user that migrates.
 
     What this user may not do is printed as statements, with the role that must run them, and the exit code is 3: all
     else is done, and running it again finishes. --dry-run prints all statements for psql.

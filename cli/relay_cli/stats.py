@@ -50,10 +50,10 @@ def command(
 ) -> None:
     """Show how many events wait, for how long, how many are in flight and dead, and what is paused.
 
-    The first line is a summary, and one line for each pause says how many due events wait because of it, of the
-    oldest 100000. Names are those of the relay's GET /stats; in_flight_count counts the leases of all relays. Alert on
-    oldest_due_age_sec: scheduled, backed-off and paused events are not late. With --json and --watch, one object per
-    line; pauses is null without SELECT on the table of the pauses, and oldest_due_age_sec then includes what is paused.
+    One line for each pause says how many due events wait because of it, of the oldest 100000. Names are those of the
+    relay's GET /stats; in_flight_count counts the leases of all relays. Alert on oldest_due_age_sec: scheduled,
+    backed-off and paused events are not late. With --json and --watch, one object per line; pauses is null without
+    SELECT on the table of the pauses, and oldest_due_age_sec then includes what is paused.
 
     Exit codes: 0 done, 1 the database or the table fails, 2 wrong usage, 130 interrupted.
 

@@ -1,4 +1,4 @@
-"""``python -m deploy.reference``: rewrite the generated parts of http.md, http-examples.md and sql.md."""
+"""``python -m deploy.reference``: rewrite the generated parts of http.md and sql.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of docs/reference: http.md from the routes, http-examples.md from the examples, sql.md from the grants.
+"""The parts of docs/reference: http.md from the routes and the examples, sql.md from the grants.
 
 Connects to nothing. Each part replaces what stands between the markers of its page: ValueError without markers.
 """
@@ -26,7 +26,7 @@ from relay.settings.settings import Settings
 BEGIN: Final = "<!-- begin: python -m deploy.reference -->"
 _SETTINGS: Final = {"STORAGE_URL": "postgres://reader@127.0.0.1:1/none"}
 """Enough to build the routes; no database is there."""
-_STORE: Final = "what `relay-cli store grant` gives it on an event store"
+_STORE: Final = "by `relay-cli store grant`"
 _BESIDES: Final = {
     Role.MIGRATE: ["owns every table, sequence and function; USAGE and CREATE on their schema, CREATE on the database"],
     Role.RELAY: ["with `ON_DELIVERED=delete` DELETE on `openoutbox_events`"],
@@ -36,8 +36,13 @@ _BESIDES: Final = {
 """What is not a list of rights."""
 
 
+def admin_api() -> str:
+    """The operations as a table, and the examples."""
+    return f"{table()}\n### Examples\n\n{examples()}"
+
+
 def table() -> str:
-    """The operations as a table."""
+    """The operations as a table, each with the first sentence of its description: the OpenAPI document has the rest."""
     console = build_console(Settings.from_env(_SETTINGS))
     roles = {
         f"{method} {rule.path.replace(':path', '')}": rule.role
@@ -48,18 +53,16 @@ def table() -> str:
     for path, operations in openapi_document(console)["paths"].items():
         for method, operation in operations.items():
             request = f"{method.upper()} {path}"
-            meaning = " ".join(operation["description"].split())
+            meaning = " ".join(operation["description"].split()).partition(". ")[0].rstrip(".")
             lines.append(f"| `{request.replace(API, '')}` | {roles[request]} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
 def examples() -> str:
-    """Each operation with its examples: a request and its answer."""
+    """The examples that the page shows: a request and its answer."""
     lines: list[str] = []
-    for operation in dict.fromkeys(example.operation for example in EXAMPLES):
-        lines += [f"## `{operation}`", ""]
-        for example in (each for each in EXAMPLES if each.operation == operation):
-            lines += [f"{example.name[0].upper()}{example.name[1:]}:", "", "```http", *_exchange(example), "```", ""]
+    for example in (each for each in EXAMPLES if each.shown):
+        lines += [f"{example.name[0].upper()}{example.name[1:]}:", "", "```http", *_exchange(example), "```", ""]
     return "\n".join(lines)
 
 
@@ -85,6 +88,8 @@ def roles() -> str:
     for group in GROUPS:
         rights: dict[str, dict[str, list[str]]] = {}
         for right in rights_of(rooms.grants(group)):
+            if (right.kind, right.privilege) == ("schema", "USAGE"):
+                continue  # it comes with the rights on what is in it
             kind = "schema " if right.kind == "schema" else ""
             place = f"{kind}`{right.object.replace(chr(34), '')}`"
             columns = rights.setdefault(place, {}).setdefault(right.privilege, [])
@@ -100,8 +105,7 @@ def _privilege(name: str, columns: list[str]) -> str:
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
-    "docs/reference/http.md": table,
-    "docs/reference/http-examples.md": examples,
+    "docs/reference/http.md": admin_api,
     "docs/reference/sql.md": roles,
 }
 """What makes the part of each page."""

@@ -81,12 +81,23 @@ def markdown() -> str:
     """The tables of docs/reference/configuration.md."""
     lines: list[str] = []
     group = ""
+    names = {row.variable for row in describe()}
     for row in describe():
         if row.group != group:
             group = row.group
-            lines += ["", f"## {group}", "", "| variable | kind | default | meaning |", "|---|---|---|---|"]
-        lines.append(f"| `{row.variable}` | {row.kind} | {row.default} | {_linked(row.meaning)} |")
+            lines += ["", f"## {group}", "", "| variable | default | meaning |", "|---|---|---|"]
+        if row.variable.removesuffix("_FILE") in names - {row.variable}:
+            continue  # beside its sibling
+        file = f", `{row.variable}_FILE`" if f"{row.variable}_FILE" in names else ""
+        lines.append(f"| `{row.variable}`{file} | {_choices(row)} | {_linked(row.meaning)} |")
     return "\n".join(lines).strip() + "\n"
+
+
+def _choices(row: Row) -> str:
+    """The default, and of a choice between words the others."""
+    others = [word for word in row.kind.split(", ") if word != row.default]
+    chosen = ", " in row.kind and row.kind != "true, false"
+    return f"{row.default}; or {', '.join(others)}" if chosen else row.default
 
 
 def _linked(text: str) -> str:

@@ -48,8 +48,8 @@ class Kafka(VariableGroup):
     )
     kafka_required_acks: Annotated[Literal["all", "one", "none"], *choice("all", "one", "none")] = variable(
         "all",
-        "Which replicas must have a message before it counts as delivered. `one` works without idempotence, "
-        "with a warning; `none` would lose events: it is raised to `one`, with a warning.",
+        "Which replicas must have a message before it counts as delivered. `one` works without idempotence; `none` is "
+        "raised to `one`.",
     )
     kafka_write_timeout: Duration = variable("10s", "Longest wait for the acknowledgement of one produce request.")
     kafka_read_timeout: Duration = variable("10s", "Longest wait for any other response of a broker.")
@@ -58,13 +58,13 @@ class Kafka(VariableGroup):
     kafka_max_attempts: Count = variable("5", "The client's own resends of one message.")
     kafka_transactions: Flag = variable(
         "false",
-        "Publish what Kafka may take of a claim in one transaction with a proof of it: exactly once for consumers that "
-        "read committed messages, where every relay of the table has this setting (see docs/design/exactly-once.md).",
+        "Exactly once for consumers that read committed messages, where every relay of the table has this setting "
+        "(see docs/design/exactly-once.md).",
     )
     kafka_transactions_prefix: Text | None = variable(
         None,
-        "How the ids of transactions begin, and the name of the topic of proofs, which ends with `.proofs`. The same "
-        "for all relays of a table, another one for each table.",
+        "Prefix of the ids of transactions and of the topic of proofs. The same for all relays of a table, another one "
+        "for each table.",
         shown="database.schema.table",
     )
     kafka_async: Flag = variable(
@@ -91,20 +91,20 @@ class Redis(VariableGroup):
     )
     redis_maxlen: LargeCount | None = variable(
         None,
-        "About how many entries a stream of REDIS_MAXLEN_STREAMS keeps (`XADD … MAXLEN ~`). Older ones are removed, "
-        "whether or not consumers have read them (see docs/reference/messages.md).",
+        "About how many entries a stream of REDIS_MAXLEN_STREAMS keeps. Older ones are removed, whether or not "
+        "consumers have read them (see docs/reference/messages.md).",
         shown="unset: all of them",
     )
     redis_maxlen_streams: Patterns | None = variable(
         None,
         "The streams that REDIS_MAXLEN is for, patterns separated by commas: `orders.*,audit`; `*` stands for any "
-        "characters. An event's type names its stream, so any other stream keeps its entries.",
+        "characters.",
         shown="ALLOWED_EVENT_TYPES, or else none",
     )
     redis_wait_replicas: CountOrZero = variable(
         "0",
-        "How many replicas must have an event (`WAIT`) before it counts as delivered. `0`: the primary's answer is "
-        "enough, and a fail-over can lose events that are DELIVERED (see docs/reference/messages.md).",
+        "How many replicas must have an event before it counts as delivered. `0`: a fail-over can lose events that are "
+        "DELIVERED (see docs/reference/messages.md).",
     )
 
 
@@ -113,15 +113,13 @@ class RabbitMQ(VariableGroup):
 
     rabbitmq_exchange: Text | None = variable(
         None,
-        "The exchange that messages go to, with the event type as routing key. The default exchange routes each to the "
-        "queue of that name.",
+        "The exchange that messages go to, with the event type as routing key.",
         shown="the default exchange",
     )
     rabbitmq_mandatory: Flag = variable(
         "true",
-        "Whether a message that no queue takes is returned, so that its event fails. `false`: it counts as delivered "
-        "and is lost, unless the exchange keeps it, as the delayed-message exchange does "
-        "(see docs/reference/messages.md).",
+        "Whether the event of a message that no queue takes fails. `false`: it counts as delivered and is lost, unless "
+        "the exchange keeps it (see docs/reference/messages.md).",
     )
     rabbitmq_publish_timeout: Duration = variable("10s", "Longest wait for the confirm of a message.")
     rabbitmq_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
@@ -158,8 +156,7 @@ class Http(VariableGroup):
     http_content_type: Text = variable("application/json", "Content-Type of every request.")
     http_allow_private: Flag = variable(
         "false",
-        "Send to addresses that are not public, too (loopback, private, link-local and other special ones); needed for "
-        "receivers in a private network.",
+        "Send to addresses that are not public, too: needed for receivers in a private network.",
     )
     http_tls_ca: Text | None = variable(
         None, "File of the authorities that receivers' certificates are checked by.", shown="the system's"

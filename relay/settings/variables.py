@@ -90,8 +90,8 @@ class Storage(VariableGroup):
     )
     storage_prepared: Annotated[Literal["auto", "on", "off"], *choice("auto", "on", "off")] = variable(
         "auto",
-        "Whether claims, settles and renewals are prepared on the server. `auto`: where no pooler stands between; "
-        "`on`: claims also behind a pooler that keeps prepared statements (see docs/operate/sizing.md); `off`: never.",
+        "Whether statements are prepared on the server. `auto`: where no pooler stands between; `on`: claims also "
+        "behind a pooler that keeps prepared statements (see docs/operate/sizing.md).",
     )
 
 
@@ -107,8 +107,8 @@ class Publishing(VariableGroup):
     publisher_url_file: Text | None = instead_of("PUBLISHER_URL", "URL")
     publisher_type: Annotated[str, *kind(", ".join((*kinds.KINDS, *kinds.UNSENT)), _read_type)] = variable(
         _implied_type,
-        "Where events go. `stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose "
-        "scheme implies no type (`host:9092`) needs it.",
+        "`stdout` prints one JSON object an event, `null` drops them. A `PUBLISHER_URL` whose scheme implies no type "
+        "(`host:9092`) needs it.",
         shown="by the scheme of `PUBLISHER_URL`; without both `stdout`",
     )
     message_format: Annotated[
@@ -116,13 +116,11 @@ class Publishing(VariableGroup):
         *choice(*formats.NAMES),
     ] = variable(
         "openoutbox",
-        "What a message looks like: the contract's form; CloudEvents 1.0 with its attributes in headers, or as one "
-        "JSON object; what Debezium's outbox event router sends to Kafka, by Kafka Connect or by Debezium Server (see "
-        "message-formats.md).",
+        "What a message looks like (see docs/reference/message-formats.md).",
     )
     cloudevents_source: UriReference | None = variable(
         None,
-        "The CloudEvents attribute `source`: a URI reference that names this outbox, for example `/shop/orders`.",
+        "The attribute `source`: a URI reference that names this outbox, for example `/shop/orders`.",
         shown="required for cloudevents",
     )
     publisher_connect_retry_interval: Duration = variable(
@@ -158,12 +156,11 @@ class Relaying(VariableGroup):
     relay_id: Text = variable(_host_name, "Name of this relay in `locked_by`, logs and metrics.", shown="the host name")
     fleet_allow_mixed: Flag = variable(
         "false",
-        "Start although another relay of the table delivers to another destination; needs the extension fleet to "
-        "matter (see docs/operate/running.md).",
+        "Start although another relay of the table delivers to another destination (see docs/operate/running.md).",
     )
     on_delivered: Annotated[Literal["keep", "delete"], *choice("keep", "delete")] = variable(
         "keep",
-        "`keep`: a delivered event stays in the table as DELIVERED until it is pruned; `delete`: its row is deleted "
+        "`keep`: a delivered event stays as DELIVERED until it is pruned; `delete`: its row is deleted "
         "(see docs/operate/running.md).",
     )
     ordering: Annotated[Literal["none", "key"], *choice("none", "key")] = variable(

@@ -10,11 +10,11 @@ from relay.telemetry.catalogue import CATALOGUE, Section
 
 
 def markdown(section: Section) -> str:
-    """The metrics of one part as a table."""
+    """The metrics of one part as a table; the page says that each has ``relay_id`` as well."""
     lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in CATALOGUE:
         if metric.section is section:
-            labels = ", ".join(f"`{label}`" for label in metric.all_labels)
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
             lines.append(f"| `{metric.name}` | {metric.type} | {labels} | {metric.meaning} |")
     return "\n".join(lines) + "\n"
 

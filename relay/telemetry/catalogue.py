@@ -73,7 +73,6 @@ def _count(name: str, what: EngineCounter, meaning: str) -> Metric:
 
 _C, _G, _H = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
 
-
 EVENTS = _row(
     "openoutbox_events_total",
     _C,
@@ -113,37 +112,34 @@ BACKLOG_AT = _row(
     "openoutbox_backlog_read_timestamp_seconds",
     _G,
     (),
-    "Unix time at which the counts of the backlog and its oldest age were read, 0 before. Where counting is slow they "
-    "are read less often; the lag is not.",
+    "Unix time at which the counts of the backlog and its oldest age were read, 0 before.",
 )
 OLDEST_DELIVERED_AGE = _row(
     "openoutbox_oldest_delivered_age_seconds",
     _G,
     (),
-    "Age of the oldest DELIVERED row by delivered_at, 0 without one; read once a minute. Above the age that prune "
-    "retains, prune does not run or fails.",
+    "Age of the oldest DELIVERED row, 0 without one; read once a minute. Above the age that prune retains, prune does "
+    "not run or fails.",
 )
 HORIZON_HELD = _row(
     "openoutbox_horizon_held_seconds",
     _G,
     (),
-    "For how long an open transaction, a prepared one or a replication slot has kept vacuum from removing dead rows, 0 "
-    "without one; read once a minute. The log and relay-cli check name it.",
+    "For how long a transaction or a replication slot has kept vacuum from removing dead rows, 0 without one; read "
+    "once a minute. The log and relay-cli check name it.",
 )
 CLOCK_OFFSET = _row(
     "openoutbox_clock_offset_seconds",
     _G,
     (),
-    "Seconds by which the database's clock is ahead of this host's, at the last claim that brought events, 0 before. "
-    "Times that are signed or stamped for others are the database's.",
+    "Seconds by which the database's clock is ahead of this host's, at the last claim that brought events, 0 before.",
 )
 TIMES_AHEAD = _row(
     "openoutbox_times_ahead_rows",
     _G,
     ("column",),
     "Rows whose time is more than a minute ahead of the database's clock, 10,000 at most, read once a minute: "
-    "locked_at of leases, created_at of events that wait. The clock was set back, or a failover led to one "
-    "that is behind.",
+    "locked_at of leases, created_at of events that wait.",
 )
 IN_FLIGHT = _row("openoutbox_in_flight_events", _G, (), "Events claimed by this relay and not settled.")
 RELAY_STATE = _row(
@@ -153,7 +149,7 @@ PAUSED = _row(
     "openoutbox_paused",
     _G,
     (),
-    "Pauses of an operator that this relay obeys, 0 without one: relay-cli pause --list shows them.",
+    "Pauses of an operator that this relay obeys: relay-cli pause --list shows them.",
 )
 LEASES_REAPED = _row(
     "openoutbox_leases_reaped_total",
@@ -176,8 +172,8 @@ _count("openoutbox_events_released_total", EngineCounter.RELEASED, "Events relea
 _count(
     "openoutbox_events_dropped_as_duplicates_total",
     EngineCounter.DROPPED,
-    "Events that NATS acknowledged at their first attempt as duplicates: the stream has another message with that id, "
-    "and not this one. Another outbox uses its ids, or a replay came within the duplicate window.",
+    "Events that NATS acknowledged at their first attempt as duplicates: another outbox uses their ids, or a replay "
+    "came within the duplicate window.",
 )
 LAST_CLAIM = _row(
     "openoutbox_last_successful_claim_timestamp_seconds",
@@ -200,7 +196,7 @@ DESTINATION_AWAY = _row(
     _G,
     ("event_type",),
     "1 for each event type whose destination does not answer while others do, 100 of them at most; no series without "
-    "one. Its events wait and use no attempt. Deprecated: openoutbox_destination_state names the destination.",
+    "one. Deprecated: use openoutbox_destination_state.",
     Section.DESTINATIONS,
 )
 DESTINATION_UP = _row(
@@ -222,8 +218,8 @@ DEGRADED = _row(
     "openoutbox_degraded",
     _G,
     ("part",),
-    "1 while what is configured or installed does not work, although deliveries go on: fan-out, fleet, pauses or "
-    "wake-up; else 0. The log and /readyz say why.",
+    "1 while fan-out, fleet, pauses or wake-up does not work, although deliveries go on; else 0. The log and /readyz "
+    "say why.",
     Section.BESIDE,
 )
 LOG_WRITTEN = _row("openoutbox_log_written_total", _C, (), "Attempts written to the delivery log.", Section.LOG)

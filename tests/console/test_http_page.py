@@ -1,4 +1,4 @@
-"""docs/reference/http.md and http-examples.md are what routes and examples say; every path of the relay is named."""
+"""docs/reference/http.md is what routes and examples say; every path of the relay is named."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", DOCUMENT.read_text
 
 def test_every_rule_names_a_test() -> None:
     rules = [line for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    assert len(NAMED) > 50
+    assert len(NAMED) > 40
     assert [rule for rule in rules if "::" not in rule and rule != "| rule | shown by |"] == []
 
 

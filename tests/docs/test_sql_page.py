@@ -16,6 +16,7 @@ from tests.support.fixtures.postgres import Database, create_database, drop_data
 from tests.support.paths import ROOT
 
 TEXT = (ROOT / "docs/reference/sql.md").read_text(encoding="utf-8")
+WRITTEN_BY_APPLICATIONS = {"openoutbox_events", "openoutbox_inbox", "event"}
 _CELL = re.compile(r"(?<!\\)\|")
 _TABLES = """
 SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -78,10 +79,13 @@ def migrated(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_each_column_has_its_type_and_its_default(migrated: Database) -> None:
-    described = {name: [tuple(row[:3]) for row in rows(part)] for name, part in relations().items()}
-    assert len(described) > 8
+    """Only the tables that an application inserts into have the column of defaults."""
+    described = {name: [tuple(row[:-1]) for row in rows(part)] for name, part in relations().items()}
+    assert {name for name, columns in described.items() if len(columns[0]) == 3} == WRITTEN_BY_APPLICATIONS
+    assert len(described) >= 5
     for name, columns in described.items():
-        assert sorted(columns) == sorted(migrated.run(_COLUMNS, [name])), name  # extensions add theirs in any order
+        shown = [column[: len(columns[0])] for column in migrated.run(_COLUMNS, [name])]
+        assert sorted(columns) == sorted(shown), name  # extensions add theirs in any order
 
 
 def test_every_table_is_named(migrated: Database) -> None:

@@ -107,12 +107,13 @@ def served(exposition: bytes) -> Rows:
 
 
 def described(title: str) -> Rows:
-    """The rows of a section of the page."""
+    """The rows of a section of the page, each with the label that all metrics of a relay have."""
+    common = frozenset[str]() if title == Section.STORE else frozenset({"relay_id"})
     lines = re.findall(
         r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*) \|$", TEXT.split(f"## {title}\n")[1].split("\n## ")[0], re.MULTILINE
     )
     return {
-        (name.removesuffix("_total"), kind, frozenset(re.findall(r"`(\w+)`", labels)), meaning)
+        (name.removesuffix("_total"), kind, common | frozenset(re.findall(r"`(\w+)`", labels)), meaning)
         for name, kind, labels, meaning in lines
     }
 

@@ -1,4 +1,4 @@
-"""An example of every operation of the admin API, for docs/reference/http-examples.md.
+"""An example of every operation of the admin API; docs/reference/http.md shows some of them.
 
 A test sends each of them to a console, in this order, and compares the answers with these.
 """

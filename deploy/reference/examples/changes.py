@@ -45,12 +45,14 @@ CHANGING: Final = (
     Example(
         "POST /changes",
         "count what a replay would take",
+        shown=True,
         body={"action": "replay", "selection": _SELECTION, "dry_run": True},
         answer={"dry_run": True, "events": 1, "exact": True, "at": TIME},
     ),
     Example(
         "POST /changes",
         "replay dead events at a rate",
+        shown=True,
         status=202,
         parameters={"idempotency-key": "5f1c9d52-6f0e-4e43-a3fc-1f9a6a8c7c13"},
         body={

@@ -27,6 +27,8 @@ class Example:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """By name: those of the path, of the query, and headers in lower case."""
     body: Any = None
+    shown: bool = False
+    """Whether docs/reference/http.md shows it: one example a family of operations."""
 
     def request(self) -> tuple[str, str, dict[str, Any], dict[str, str]]:
         """Method, path below ``/api/v1``, query and headers."""

@@ -60,6 +60,7 @@ _EVENTS: Final = (
     Example(
         "GET /events",
         "dead events of a type",
+        shown=True,
         parameters={"status": ["DEAD"], "event_type": "user.signup", "limit": 1},
         answer={
             "items": [
@@ -114,6 +115,7 @@ _EVENTS: Final = (
     Example(
         "GET /events/{event_id}",
         "no such event",
+        shown=True,
         status=404,
         parameters={"event_id": _ABSENT},
         answer=problem(404, "event-missing", f"there is no event {_ABSENT} in table openoutbox_events"),

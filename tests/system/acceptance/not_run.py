@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 NOT_RUN: Final = {
-    **{
-        f"docs/design/adding-a{thing}.md sh 1": "runs tests of this run"
-        for thing in ("-command", "-destination", "-metric", "n-option")
-    },
+    "docs/design/extending.md sh 1": "runs tests of this run",
     "docs/guide/client.md python 2": "tests/examples/test_frameworks.py runs such a migration",
     "docs/guide/ordering.md sql 1": "tests/outbox/test_key_order.py runs such a statement",
     "docs/guide/testing.md python 3": "tests/client/test_testing.py runs such a case",
@@ -38,7 +35,6 @@ NOT_RUN: Final = {
     "docs/operate/trust.md sql 1": "tests/outbox/test_inserter.py inserts with these rights",
     "docs/operate/console.md sh 1": "tests/console/test_browser.py starts it beside a table with the extension",
     "docs/operate/console.md sh 2": "tests/system/container runs the console of the image behind a login",
-    "docs/reference/http.md sh 1": "tests/console/test_api.py changes a selection with this request",
     "docs/operate/console.md sh 3": "tests/deploy/test_roles.py does both as the owner",
     **{
         f"docs/operate/deployment.md sh {number}": "tests/system/acceptance/test_deployment.py follows the whole page"
