@@ -28,7 +28,7 @@ from tests.support.fixtures.postgres import Database
 HISTORY = Path(__file__).parent / "history"
 POSTGRES = LogSchema(PostgresStatements(DEFAULT_LOG_SCHEMA))
 CLICKHOUSE = ClickHouseSchema(ClickHouseStatements(""))._migrations
-DIGEST = "24094b89d8cfcf91"
+DIGEST = "90b5a52af6361961"
 """Of the definitions that the newest migration brings to existing logs in PostgreSQL."""
 NOW = datetime.now(UTC)
 

@@ -56,6 +56,17 @@ SELECT
 FROM openoutbox_log.attempts
 WHERE time < '2024-02-01Z'
 """
+_NEVER_MET = """
+INSERT INTO openoutbox_log.attempts (
+    id, event_id, tenant_id, destination_id, destination_type, topic, status, time, attempt_number, event_time,
+    eligible_for_retry, event_data, event_metadata
+)
+SELECT
+    kind || id, event_id, tenant_id, 'dest_' || kind, 'kafka', 'topic_' || kind, 'success', time, 1, event_time, true,
+    event_data, event_metadata
+FROM openoutbox_log.attempts CROSS JOIN (VALUES ('a'), ('b')) AS kinds (kind)
+WHERE time < '2024-02-01Z'
+"""
 # Every twentieth attempt fails: only some tenants have any.
 FAILED_TENANT: dict[str, Any] = {"tenant_ids": ["tenant_20"]}
 
@@ -155,6 +166,20 @@ def test_only_the_failures_of_a_destination_are_read_on_postgres(full_postgres: 
         assert touched <= 1.5 * LIMIT, plan
         connection.execute("DROP INDEX openoutbox_log.idx_attempts_dest_failed_time")
         assert buffers(connection, query)[0] > 1.5 * LIMIT
+        connection.rollback()
+
+
+def test_a_destination_and_a_topic_that_never_meet_cost_next_to_nothing_on_postgres(full_postgres: str) -> None:
+    sql = PostgresStatements(DEFAULT_LOG_SCHEMA)
+    query = sql.list_attempts(scan_attempts(ListAttempts(destination_ids=["dest_a"], topics=["topic_b"])))
+    with psycopg.connect(full_postgres) as connection:
+        connection.execute(_NEVER_MET.encode())
+        connection.execute("ANALYZE openoutbox_log.attempts")
+        touched, rows, plan = buffers(connection, query)
+        assert rows == 0
+        assert touched <= 24 * 4, plan  # four levels of an index in each month
+        connection.execute("DROP INDEX openoutbox_log.idx_attempts_dest_topic_time")
+        assert buffers(connection, query)[0] > 24 * 4
         connection.rollback()
 
 

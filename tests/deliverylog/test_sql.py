@@ -15,7 +15,7 @@ PATHS = [file.removesuffix(".sql") for file in FILES]
 STATEMENTS = [f"{path}:{name}" for path in PATHS for name in statement_names(path)]
 KNOWN = re.compile(
     r"!?(sync|tenant_id|tenant|many_tenants|branch|many_values|desc|asc|gte|lte|gt|lt|after|twin|by_time|by_event|one|destination|window|uniform|months|data"
-    r"|(branch|filter|by)_(tenant_id|event_id|destination_id|destination_type|topic|status|code|manual|attempt_number)|filter_failed)"
+    r"|(branch|filter|by)_(tenant_id|event_id|destination_id|destination_type|topic|status|code|manual|attempt_number)|filter_failed|filter_one_topic)"
 )
 
 

@@ -24,6 +24,7 @@ class LogSchema(SchemaHistory):
             Migration(2, "indexes of the quarantine, bounds in ISO 8601", file("migrations/0002_quarantine")),
             Migration(3, "indexes of attempts by code", file("migrations/0003_codes")),
             Migration(4, "indexes of a destination's failed attempts", file("migrations/0004_failed")),
+            Migration(5, "an index of a destination's attempts with a topic", file("migrations/0005_dest_topic")),
         )
         super().__init__(
             record_statements({DEFAULT_SCHEMA: statements.schema}),

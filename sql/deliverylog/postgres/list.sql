@@ -16,7 +16,7 @@
 -- A page of attempts: for each combination of the driving filters' values an index range in order, merged.
 -- Index: idx_attempts_tenant_X_time for a tenant and X, idx_attempts_X_time for X alone, where X is a code, a
 -- destination, a topic or a status; idx_attempts_dest_failed_time and idx_attempts_tenant_dest_failed_time for the failures of a
--- destination; idx_attempts_type_time; idx_attempts_event_time for an event; idx_attempts_tenant_time for a
+-- destination; idx_attempts_dest_topic_time for a destination and one topic; idx_attempts_type_time; idx_attempts_event_time for an event; idx_attempts_tenant_time for a
 -- tenant alone; the key for none; idx_attempts_event_order and idx_attempts_tenant_event_order for the order of the
 -- events. What else filters is read and thrown away.
 WITH listed AS (
@@ -47,6 +47,7 @@ WITH listed AS (
                 AND a.destination_id = any(%(destination_id)s::text []) --? filter_destination_id
                 AND a.destination_type = any(%(destination_type)s::text []) --? filter_destination_type
                 AND a.topic = any(%(topic)s::text []) --? filter_topic
+                -- AND a.topic = (%(topic)s::text [])[1] --? filter_one_topic
                 AND a.status = any(%(status)s::text []) --? filter_status
                 -- AND a.status = 'failed' --? filter_failed
                 AND a.code = any(%(code)s::text []) --? filter_code
