@@ -233,7 +233,16 @@ async def one_by_one(store: EventStore, events: int) -> list[float]:
     return spent
 
 
-APPEND = "SELECT {}.event_append(%(tenant)s, %(stream)s, 0, %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[])"
+VALUES = "%(tenant)s, %(stream)s, 0, %(types)s::TEXT[], %(metas)s::TEXT[], %(datas)s::TEXT[]"
+
+
+def statement_of(contestant: Contestant) -> str:
+    """What is sent for one append, as the store's own connections send it."""
+    if contestant.insert:
+        return contestant.insert
+    if contestant.notify:
+        return f"CALL {contestant.schema}.event_append_then_notify(NULL, 1, NULL, {VALUES})"
+    return f"SELECT {contestant.schema}.event_append({VALUES})"
 
 
 def new_stream(size: int) -> dict[str, object]:
@@ -258,7 +267,7 @@ def processor_time(url: str, rounds: int) -> None:
             spent: dict[Contestant, list[float]] = {contestant: [] for contestant in CONTESTANTS}
             for _ in range(rounds):
                 for contestant in random.sample(CONTESTANTS, len(CONTESTANTS)):
-                    text = contestant.insert or APPEND.format(contestant.schema)
+                    text = statement_of(contestant)
                     before = int(counter.read_text().split()[0])
                     for _ in range(25):
                         connection.execute(text.encode(), new_stream(size), prepare=True)
@@ -270,7 +279,7 @@ def processor_time(url: str, rounds: int) -> None:
 
 def statements(url: str, repetitions: int) -> None:
     """One statement after the other, all contestants in turn on one connection: steady on a noisy machine too."""
-    texts = {c: c.insert or APPEND.format(c.schema) for c in CONTESTANTS}
+    texts = {c: statement_of(c) for c in CONTESTANTS}
     with psycopg.connect(url, autocommit=True) as connection:
         for durable, size in ((True, 1), (True, 10), (False, 1), (False, 10)):
             connection.execute(f"SET synchronous_commit = {'on' if durable else 'off'}".encode())

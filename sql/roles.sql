@@ -27,7 +27,7 @@ WHERE admin_option AND roleid = (SELECT oid FROM pg_catalog.pg_roles WHERE rolna
 
 -- name: owner_of
 -- Whose an object is: catalog only, locks nothing, and needs no right on its schema. The database is its owner's, and so is
--- what pg_database_owner has. Parameters: kind (table, sequence, schema, function, database), object (quoted as in SQL).
+-- what pg_database_owner has. Parameters: kind (table, sequence, schema, function, procedure, database), object (quoted as in SQL).
 WITH named AS (
     SELECT PARSE_IDENT(SPLIT_PART(%(object)s::text, '(', 1)) AS parts
 ),
@@ -39,7 +39,7 @@ owners AS (
     SELECT proowner FROM named
     INNER JOIN pg_catalog.pg_namespace AS namespace ON namespace.nspname::text = parts[1]
     INNER JOIN pg_catalog.pg_proc AS called ON namespace.oid = called.pronamespace AND called.proname::text = parts[2]
-    WHERE %(kind)s::text = 'function'
+    WHERE %(kind)s::text IN ('function', 'procedure')
     UNION ALL
     SELECT relowner FROM named
     INNER JOIN pg_catalog.pg_namespace AS namespace ON namespace.nspname::text = parts[1]
@@ -70,7 +70,7 @@ SELECT EXISTS (
 
 -- name: foreign_objects
 -- What of ours belongs to another role than the owner: catalog only, locks nothing. Sequences of a column and indexes
--- follow their table. Parameters: owner, names (of tables, sequences and functions, with schema, quoted), schemas (those
+-- follow their table. Parameters: owner, names (of tables, sequences, functions and procedures, with schema, quoted), schemas (those
 -- that are ours as a whole), outbox (likewise as names).
 -- Result: the statement that gives the object to the owner, its owner now, whether that is a superuser, whether it
 -- inherits rights, whether it is a member of the owner and has the rights of it, whether the object is the outbox.
@@ -121,12 +121,13 @@ objects AS (
     SELECT
         3,
         called.proowner,
-        'FUNCTION ' || QUOTE_IDENT(namespace.nspname) || '.' || QUOTE_IDENT(called.proname)
+        CASE called.prokind WHEN 'p' THEN 'PROCEDURE ' ELSE 'FUNCTION ' END
+        || QUOTE_IDENT(namespace.nspname) || '.' || QUOTE_IDENT(called.proname)
         || '(' || PG_GET_FUNCTION_IDENTITY_ARGUMENTS(called.oid) || ')'
     FROM pg_catalog.pg_proc AS called
     INNER JOIN pg_catalog.pg_namespace AS namespace ON called.pronamespace = namespace.oid
     WHERE
-        called.prokind = 'f'
+        called.prokind IN ('f', 'p')
         AND (
             namespace.nspname = ANY(%(schemas)s::text[])
             OR EXISTS (SELECT FROM given WHERE parts = ARRAY[namespace.nspname::text, called.proname::text])

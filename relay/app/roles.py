@@ -43,7 +43,7 @@ from relay.spark.statements import DEFAULT_SCHEMA as SPARK_SCHEMA
 from relay.spark.statements import SparkStatements
 
 _NAME: Final = "openoutbox-relay-cli"
-_CREATE: Final = r"\bCREATE (?:OR REPLACE )?(?:TABLE|SEQUENCE|FUNCTION) (?:IF NOT EXISTS )?"
+_CREATE: Final = r"\bCREATE (?:OR REPLACE )?(?:TABLE|SEQUENCE|FUNCTION|PROCEDURE) (?:IF NOT EXISTS )?"
 _CREATED: Final = re.compile(_CREATE + r'("(?:[^"]|"")+"\."(?:[^"]|"")+")')
 _STORE_CREATED: Final = re.compile(_CREATE + r"public\.(\w+)")
 _OUTBOX: Final = (Role.WRITER, Role.RELAY, Role.PRUNE, Role.READER, Role.OPERATOR, Role.CONSOLE)

@@ -34,6 +34,7 @@ from relay.eventstore.database import (
     ID_STATE,
     POSITION_STATE,
     Connection,
+    Database,
     execute,
     translated,
     translated_failure,
@@ -49,6 +50,7 @@ from relay.eventstore.model import (
     checked_id,
     checked_version,
 )
+from relay.eventstore.notifying import LateNotifications
 from relay.eventstore.part import Id, StorePart
 from relay.eventstore.statements import DEFAULT_SCHEMA, EventStoreStatements
 from relay.postgres.codec import id_array, text_array
@@ -130,8 +132,11 @@ class AppendOrder:
             "datas": text_array(event.data_json for event in self.events),
         }
 
-    def query(self, statements: EventStoreStatements) -> tuple[LiteralString, Values]:
-        """The statement that appends and announces, and its parameters."""
+    def query(self, statements: EventStoreStatements, token: int | None) -> tuple[LiteralString, Values]:
+        """The statement that appends and announces, and its parameters; with a token the one that notifies afterwards.
+
+        An announcement notifies in its transaction: the outbox is another table, with notifications of its own.
+        """
         variant, values = "plain", self.values
         if self.events[0].event_id is not None:
             variant, values["ids"] = "once", id_array(str(event.event_id) for event in self.events)
@@ -140,6 +145,8 @@ class AppendOrder:
             rows = self.announcement.rows(self.tenant_id, self.stream_id, self.events, self.context)
             if rows["places"]:
                 return statements.announcing(table, variant), {**values, **rows, "count": len(self.events)}
+        if token is not None:
+            return statements.text("eventstore/append:append_then_notify"), {"ids": None, **values, "token": token}
         return statements.text("eventstore/append:append", variant), values
 
 
@@ -147,6 +154,10 @@ class AppendPart(StorePart):
     """Appending to streams."""
 
     _max_event_bytes: int = MAX_EVENT_BYTES
+
+    def __init__(self, database: Database, statements: EventStoreStatements, tenant: UUID | None = None) -> None:
+        super().__init__(database, statements, tenant)
+        self._late = LateNotifications(statements)
 
     async def append(
         self,
@@ -182,7 +193,7 @@ class AppendPart(StorePart):
         arguments = tenant_id, stream_id, events, expected_version, outbox
         order = AppendOrder.of(*arguments, trace=trace, max_event_bytes=self._max_event_bytes)
         if connection is None:
-            return await self._database.run(order.doing, lambda own: _append_alone(own, self._statements, order))
+            return await self._database.run(order.doing, partial(_append_alone, order=order, late=self._late))
         channel = async_channel(connection)
         if channel is not None:
             return await _append_within(channel, self._statements, order)
@@ -229,19 +240,22 @@ def _checked_channel(function: str, connection: object) -> SyncChannel:
     )
 
 
-async def _append_alone(connection: Connection, statements: EventStoreStatements, order: AppendOrder) -> Appended:
+async def _append_alone(connection: Connection, order: AppendOrder, late: LateNotifications) -> Appended:
     """Append in a transaction of its own, again after a deadlock. The connection's owner translates other errors.
 
     Appends do not wait for each other in a circle. A transaction of the application may close one: it holds an
     event of the stream and waits for the stream.
     """
+    statements, token = late.statements, await late.token(connection)
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
-            return await _append(partial(execute, connection, often=True), statements, order)
-        except errors.DeadlockDetected:
-            if not attempts_left:
-                raise
+            return await _append(partial(execute, connection, often=True), statements, order, token)
         except psycopg.Error as error:
+            if token is not None and (numbers := await late.committed(connection, token, error)) is not None:
+                _log.warning("%s: its notifications failed, subscriptions poll: %s", order.doing, error)
+                return Appended(*numbers[:3])
+            if isinstance(error, errors.DeadlockDetected) and attempts_left:
+                continue
             failure = failure_of(error)
             meaning = (
                 None if failure is None else await _meaning(partial(execute, connection), statements, order, failure)
@@ -267,9 +281,11 @@ async def _append_within(channel: AsyncChannel, statements: EventStoreStatements
         raise meaning or translated_failure(failure, order.doing) from error
 
 
-async def _append(fetch: Fetch, statements: EventStoreStatements, order: AppendOrder) -> Appended:
+async def _append(
+    fetch: Fetch, statements: EventStoreStatements, order: AppendOrder, token: int | None = None
+) -> Appended:
     """One statement, which locks the positions before it writes to the outbox."""
-    numbers = (await fetch(*order.query(statements)))[0][0]
+    numbers = (await fetch(*order.query(statements, token)))[0][0]
     if numbers[3:] == [_OTHER_META]:
         _log.warning("stream %s: a repeated append has other metadata; the stored one stays", order.stream_id)
     return Appended(*numbers[:3])

@@ -97,11 +97,12 @@ def _migrations(statements: EventStoreStatements, *, gapless: bool) -> tuple[Mig
             files("0016_secret"),
         ),
         Migration(17, "no registration outlives its savepoint, and no stranger's lock stops a stream", ()),
+        Migration(18, "notifications sent after the commit of their append", ()),
     )
 
 
 def _definitions(statements: EventStoreStatements, positions: str) -> list[LiteralString]:
     kind = "eventstore/positions_gapless" if positions == "gapless" else "eventstore/positions_settled"
-    functions = ("eventstore/append_function", "eventstore/append_once_function", "eventstore/announce_function")
-    files = (kind, "eventstore/definitions", "eventstore/protection", *functions, "eventstore/rights")
+    appending = ("append_function", "append_once_function", "append_procedure", "announce_function")
+    files = (kind, *(f"eventstore/{file}" for file in ("definitions", "protection", *appending, "rights")))
     return [sql for file in files for sql in statements.definitions(file, positions)]

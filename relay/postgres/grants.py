@@ -24,7 +24,7 @@ THE_USER: Final = "the relay's user"
 
 _NAMED: Final = "GRANT "
 _GRANT: Final = re.compile(
-    r"GRANT (?P<rights>.+?) ON (?:(?P<kind>SCHEMA|FUNCTION|SEQUENCE|DATABASE) )?(?P<objects>.+) TO .+"
+    r"GRANT (?P<rights>.+?) ON (?:(?P<kind>SCHEMA|FUNCTION|PROCEDURE|SEQUENCE|DATABASE) )?(?P<objects>.+) TO .+"
 )
 _COMMENT: Final = re.compile(r"^--.*\n", re.MULTILINE)
 _PIECE: Final = re.compile(r'(?:"(?:[^"]|"")*"|\([^)]*\)|[^,])+')
@@ -37,7 +37,7 @@ class Right(NamedTuple):
 
     privilege: str
     kind: str
-    """``table``, ``schema``, ``function``, ``sequence`` or ``database``, which is the present one."""
+    """``table``, ``schema``, ``function``, ``procedure``, ``sequence`` or ``database``, which is the present one."""
     object: str
     """Quoted as in SQL."""
     column: str = ""
@@ -91,7 +91,7 @@ def bare(sql: str) -> str:
 
 def holding(connection: SyncConnection, right: Right, role: str | None = None) -> Holding:
     """Whether a role, or else the connection's user, holds ``right``. In autocommit mode. Raises psycopg.Error."""
-    kind = "column" if right.column else right.kind
+    kind = "column" if right.column else "function" if right.kind == "procedure" else right.kind
     parameters = {"object": right.object, "privilege": right.privilege, "name": right.column, "role": role}
     try:
         row = connection.execute(statement(f"rights:{kind}"), parameters).fetchone()

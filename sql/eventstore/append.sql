@@ -12,6 +12,29 @@ SELECT
         %(types)s::TEXT::TEXT[], %(metas)s::TEXT::TEXT[], %(datas)s::TEXT::TEXT[]
     );
 
+-- name: notifies_afterwards
+-- Whether the store notifies, and has the procedure that does so after the append's commit. Locks: nothing.
+SELECT
+    TO_REGPROCEDURE(
+        'public.event_append_then_notify(bigint[], bigint, uuid[], uuid, uuid, integer, text[], text[], text[])'
+    ) IS NOT NULL
+    AND EXISTS (
+        SELECT 1 FROM pg_catalog.pg_trigger WHERE tgrelid = TO_REGCLASS('public.event') AND tgname = 'trg_eventrecorded'
+    );
+
+-- name: append_then_notify
+-- As append; the notifications of the events are sent after its commit. In no transaction, and on a session of the
+-- connection's own. What it uses and locks: event_append_then_notify.
+CALL public.event_append_then_notify(
+    NULL::BIGINT[], %(token)s::BIGINT, %(ids)s::TEXT::UUID[], %(tenant)s::UUID, %(stream)s::UUID, %(expected)s::INT,
+    %(types)s::TEXT::TEXT[], %(metas)s::TEXT::TEXT[], %(datas)s::TEXT::TEXT[]
+);
+
+-- name: appended
+-- The token of the newest append_then_notify of this session that was committed with notifications, and what that returned;
+-- NULL where there was none. Locks: nothing.
+SELECT NULLIF(CURRENT_SETTING('eventstore.appended', TRUE), '')::BIGINT[];
+
 -- name: append_and_announce
 -- Appends to one stream and announces its events in the outbox, in this order: positions and stream are locked before
 -- rows of the outbox, by every append, so that no two wait for each other. One statement, so that the counter of a

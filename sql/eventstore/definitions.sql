@@ -22,21 +22,28 @@ REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION public.eve
 -- Announces a statement's new events on channel eventrecorded as sequencenum/tenant/stream/version/type. Every role of
 -- the database may listen: where tenants are isolated, the payload is empty and only wakes subscriptions.
 -- PostgreSQL refuses payloads of 8,000 bytes and more: a type above 7,800 bytes is cut to its first 1,950 characters.
+-- Where event_append_then_notify has begun, they are kept for it in its setting, which ends with the transaction.
 -- Index: the catalogue's. Locks: nothing.
 CREATE OR REPLACE FUNCTION public.NotifyEvent() RETURNS TRIGGER
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_kept TEXT := pg_catalog.current_setting('eventstore.kept', TRUE);
+    v_payloads CONSTANT TEXT[] := CASE
+        WHEN (SELECT relrowsecurity FROM pg_catalog.pg_class WHERE oid OPERATOR(pg_catalog.=) TG_RELID) THEN ARRAY['']
+        ELSE ARRAY(
+            SELECT
+                SequenceNum || '/' || pg_catalog.replace(TenantId::TEXT, '-', '') || '/'
+                || pg_catalog.replace(StreamId::TEXT, '-', '') || '/' || Version || '/'
+                || CASE WHEN pg_catalog.octet_length(Type) > 7800 THEN pg_catalog.left(Type, 1950) ELSE Type END
+            FROM inserted
+        )
+    END;
 BEGIN
-    IF (SELECT relrowsecurity FROM pg_catalog.pg_class WHERE oid OPERATOR(pg_catalog.=) TG_RELID) THEN
-        PERFORM pg_catalog.pg_notify('eventrecorded', '');
-        RETURN NULL;
+    IF v_kept <> '' THEN
+        v_kept := pg_catalog.set_config('eventstore.kept', (v_kept::TEXT[] || v_payloads)::TEXT, TRUE);
+    ELSE
+        PERFORM pg_catalog.pg_notify('eventrecorded', payload) FROM unnest(v_payloads) AS payload;
     END IF;
-    PERFORM pg_catalog.pg_notify(
-        'eventrecorded',
-        SequenceNum || '/' || pg_catalog.replace(TenantId::TEXT, '-', '') || '/'
-        || pg_catalog.replace(StreamId::TEXT, '-', '') || '/' || Version || '/'
-        || CASE WHEN pg_catalog.octet_length(Type) > 7800 THEN pg_catalog.left(Type, 1950) ELSE Type END
-    )
-    FROM inserted;
     RETURN NULL;
 END
 $$;

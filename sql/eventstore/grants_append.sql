@@ -19,6 +19,12 @@ public.event_lock(UUID, UUID),
 public.event_append_once(UUID[], UUID, UUID, INT, TEXT[], TEXT[], TEXT[])
 TO app_role;
 
+-- name: append_procedure
+-- To append, and to notify afterwards.
+GRANT EXECUTE ON PROCEDURE
+public.event_append_then_notify(BIGINT[], BIGINT, UUID[], UUID, UUID, INT, TEXT[], TEXT[], TEXT[])
+TO app_role;
+
 -- name: ids
 -- To look the ids up, and to store them.
 GRANT SELECT, INSERT ON public.event_id TO app_role;

@@ -40,6 +40,7 @@ DECLARE
     v_drawn BIGINT;
     v_lock BYTEA;
     v_cursor REFCURSOR;
+    v_opened BOOLEAN := FALSE;
 BEGIN
     LOOP
         v_drawn := pg_sequence_last_value('public.event_sequencenum_seq'::REGCLASS);
@@ -54,7 +55,10 @@ BEGIN
         PERFORM nextval('public.event_sequencenum_seq');
     END LOOP;
     v_cursor := 'registered ' || v_transaction || v_drawn;
-    IF NOT EXISTS (SELECT FROM pg_cursors WHERE name = v_cursor::TEXT) THEN
+    IF current_setting('eventstore.registered', TRUE) <> '' THEN -- by another store, or by this one before that
+        v_opened := EXISTS (SELECT FROM pg_cursors WHERE name = v_cursor::TEXT);
+    END IF;
+    IF NOT v_opened THEN
         OPEN v_cursor FOR SELECT FROM public.event_secret;
     END IF;
     PERFORM set_config('eventstore.registered', 'public.event'::REGCLASS::OID::TEXT, TRUE);

@@ -37,6 +37,11 @@ BEGIN
             -- 'public.event_next_position() TO %s', --? settled
             v_grant.role
         );
+        EXECUTE pg_catalog.format(
+            'GRANT EXECUTE ON PROCEDURE public.event_append_then_notify('
+            'BIGINT[], BIGINT, UUID[], UUID, UUID, INT, TEXT[], TEXT[], TEXT[]) TO %s',
+            v_grant.role
+        );
         EXECUTE pg_catalog.format('GRANT SELECT ON public.event_store, public.event_tombstone TO %s', v_grant.role);
         EXECUTE pg_catalog.format('GRANT SELECT, INSERT ON public.event_id TO %s', v_grant.role);
     END LOOP;

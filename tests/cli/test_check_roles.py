@@ -177,6 +177,7 @@ def test_a_database_that_does_not_answer_is_a_finding_and_no_url_a_usage_error(t
             "GRANT EXECUTE ON FUNCTION s.f(UUID, INT), s.g() TO r",
             [Right("EXECUTE", "function", "s.f(UUID, INT)"), Right("EXECUTE", "function", "s.g()")],
         ),
+        ("GRANT EXECUTE ON PROCEDURE s.p(INT) TO r", [Right("EXECUTE", "procedure", "s.p(INT)")]),
         ("GRANT USAGE, CREATE ON SCHEMA s TO r", [Right("USAGE", "schema", "s"), Right("CREATE", "schema", "s")]),
     ],
 )

@@ -167,7 +167,7 @@ async def test_an_append_is_prepared_once_and_a_failed_one_leaves_nothing(
     gapless_store: EventStore, database: Database
 ) -> None:
     await gapless_store.append(TENANT, STREAM, [NewEvent("E", 1)], NO_STREAM)
-    look = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%event_append(%'"
+    look = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%event_append%'"
     async with await EventStore.connect(database.url, max_connections=1) as store:
         for expected, prepared in ((NO_STREAM, 0), (ANY, 1)):
             for _ in range(5):

@@ -19,7 +19,7 @@ from tests.support.fixtures.postgres import Database
 TENANTS = [uuid.UUID(int=number) for number in range(1, 51)]
 PLANS = """
 SELECT count(*), coalesce(sum(generic_plans), 0), coalesce(sum(custom_plans), 0)
-FROM pg_prepared_statements WHERE statement NOT LIKE '%event_append(%'
+FROM pg_prepared_statements WHERE statement NOT LIKE '%event_append%'
 """
 
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent
+from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConflict
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import patience
@@ -101,6 +101,24 @@ async def test_a_type_too_long_for_a_notification_is_appended(
     assert cut
     assert long_type.startswith(cut)
     assert (await store.read_stream(TENANT, STREAM))[0].type == long_type
+
+
+async def test_an_append_whose_notification_fails_is_appended(
+    store: EventStore, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is sent after the commit: what fails then, as with a queue that is full, is not the append."""
+    database.run(
+        "CREATE OR REPLACE FUNCTION NotifyEvent() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN "
+        "PERFORM set_config('eventstore.kept', '{' || repeat('x', 8000) || '}', TRUE); RETURN NULL; END $$"
+    )
+    assert await store.append(TENANT, STREAM, [NewEvent("A")], NO_STREAM) == (1, 1, 1)
+    assert "its notifications failed" in caplog.text
+    with pytest.raises(VersionConflict):
+        await store.append(TENANT, STREAM, [NewEvent("Late")], NO_STREAM)
+    event = NewEvent("B", event_id=uuid.uuid4())
+    appended = await store.append(TENANT, STREAM, [event], 1)
+    assert await store.append(TENANT, STREAM, [event], 1) == appended
+    assert [event.type for event in await store.read_stream(TENANT, STREAM)] == ["A", "B"]
 
 
 async def test_notifications_are_switched_per_store(store: EventStore, database: Database, positions: str) -> None:
