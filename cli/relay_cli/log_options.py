@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from relay.core.durations import parse_duration
-from relay.core.errors import ConfigError
 from relay_cli.values import whole
 
 if TYPE_CHECKING:
@@ -72,14 +71,9 @@ def instant(text: str) -> datetime:
 
 def log_url(url: str | None) -> str:
     """The log's URL: the option, else DELIVERY_LOG_URL. Raises ConfigError when there is none."""
-    from relay.settings.locations import log_location
+    from relay.settings.locations import log_address
 
-    address = log_location({"DELIVERY_LOG_URL": url} if url else {}).url
-    if address is None:
-        raise ConfigError(
-            "DELIVERY_LOG_URL is not set; set it, or pass --delivery-log-url postgres://user@host:5432/database"
-        )
-    return address
+    return log_address({"DELIVERY_LOG_URL": url} if url else {})
 
 
 async def open_log(url: str, schema: str | None, prefix: str | None) -> DeliveryLog:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relay.core.errors import ConfigError
-
 if TYPE_CHECKING:
     from relay.settings.locations import OutboxLocation
     from relay.settings.settings import Settings
@@ -62,12 +60,10 @@ def read_settings(
 
 def storage_of(settings: Settings) -> OutboxLocation:
     """The URL, with its password, and the table. Raises ConfigError without a URL."""
+    from relay.app.required import required
     from relay.settings.locations import OutboxLocation
-    from relay.settings.readers import STORAGE_URL_MISSING
 
-    if settings.storage_url is None:
-        raise ConfigError(STORAGE_URL_MISSING)
-    return OutboxLocation(settings.storage_url.get_secret_value(), settings.storage_table_name)
+    return OutboxLocation(required(settings.storage_url, "STORAGE_URL"), settings.storage_table_name)
 
 
 def _overrides(context: typer.Context, storage_url: str | None, table: str | None) -> dict[str, str]:

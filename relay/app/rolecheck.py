@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from relay.app.required import required
 from relay.app.roles import RolesRequest, not_owned
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
@@ -94,9 +95,7 @@ def examine_role(role: Role, settings: Settings, retention: float, schema: str |
 
 
 def _storage_url(settings: Settings) -> str:
-    if settings.storage_url is None:
-        raise ConfigError("STORAGE_URL is not set")
-    return settings.storage_url.get_secret_value()
+    return required(settings.storage_url, "STORAGE_URL")
 
 
 def _consumer(url: str, settings: Settings) -> list[Finding]:
@@ -222,9 +221,7 @@ def _event_store(url: str, schema: str) -> list[Finding]:
 
 
 def _delivery_log(settings: Settings, examined: Collection[str] = tuple(_LOG_PURPOSES)) -> list[Finding]:
-    if settings.delivery_log_url is None:
-        raise ConfigError("DELIVERY_LOG_URL is not set")
-    url = settings.delivery_log_url.get_secret_value()
+    url = required(settings.delivery_log_url, "DELIVERY_LOG_URL")
     if not url.startswith(("postgres://", "postgresql://")):
         return asyncio.run(_log_answers(settings, url))
     statements = PostgresStatements(settings.delivery_log_schema)

@@ -8,13 +8,12 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from relay.app.duplicates import duplicate_window
+from relay.app.required import required
 from relay.console.access import Identity, Role
 from relay.console.jobs import ChangeJobs
 from relay.console.readings import Readings
 from relay.console.stores import LogAccess, StoreAccess
-from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName
-from relay.settings.readers import STORAGE_URL_MISSING
 from relay.settings.settings import Settings
 
 
@@ -35,9 +34,7 @@ class Console:
     @classmethod
     def of(cls, settings: Settings) -> Console:
         """Raises ConfigError without STORAGE_URL."""
-        if settings.storage_url is None:
-            raise ConfigError(STORAGE_URL_MISSING)
-        url = settings.storage_url.get_secret_value()
+        url = required(settings.storage_url, "STORAGE_URL")
         table = settings.storage_table_name
         log, store = LogAccess(settings), StoreAccess(url, settings)
         readings = Readings(url, table, store.schema)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import shlex
+import signal
 import subprocess
 import threading
 import time
@@ -31,6 +33,7 @@ _GOOD_FOR: Final = 60.0  # seconds, without a time of its own
 AHEAD: Final = 15.0
 """Seconds before its end at which a client that connects without asking gets the next password."""
 _LOGIN: Final = re.compile(r"(?P<scheme>[\w+]+://)?(?:(?P<login>[^@/?#,]*)@)?(?P<rest>.*)", re.DOTALL)
+_PASSWORD: Final = re.compile(r"[?&]password=[^&]")
 T = TypeVar("T")
 _origins: Final[dict[str, SecretOrigin]] = {}
 
@@ -74,14 +77,12 @@ class PasswordCommand:
 
     def _run(self) -> tuple[str, float]:
         try:
-            done = subprocess.run(  # noqa: S603 - the operator's own command
-                self._arguments, stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST_COMMAND, check=False
-            )
-            lines = done.stdout.decode().splitlines()
+            code, printed = _finished(self._arguments)
+            lines = printed.decode().splitlines()
         except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError, ValueError) as error:
             raise self._failed(_reason(error)) from None
-        if done.returncode != 0:
-            raise self._failed(f"it ended with exit code {done.returncode}")
+        if code != 0:
+            raise self._failed(f"it ended with exit code {code}")
         if not lines or not lines[0]:
             raise self._failed("its first line is empty")
         return lines[0], self._good_until(lines[1].strip() if len(lines) > 1 else "")
@@ -203,6 +204,28 @@ def login_of(url: str) -> tuple[str, str]:
     return unquote(user), unquote(password)
 
 
+def has_password(url: str) -> bool:
+    """Whether a URL has a password of its own, which wins over a command's."""
+    return bool(login_of(url)[1]) or _PASSWORD.search(url) is not None
+
+
+def _finished(arguments: list[str]) -> tuple[int, bytes]:
+    """The exit code of a command and what it printed. At its deadline it ends with all that it has started."""
+    with subprocess.Popen(  # noqa: S603 - the operator's own command
+        arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=LONGEST_COMMAND)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, printed
+
+
 def _with_password(url: str, password: str) -> str:
     """A URL with the password of its user; its own wins."""
     match = _LOGIN.fullmatch(url.strip())
@@ -212,7 +235,9 @@ def _with_password(url: str, password: str) -> str:
 
 
 def remember(value: str, origin: SecretOrigin) -> None:
-    """Say where ``value`` came from."""
+    """Say where ``value`` came from. The command of one variable serves another one with the same value."""
+    if origin.command is None and value in _origins:
+        origin.command = _origins[value].command
     _origins[value] = origin
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
+    Command,
     Count,
     CountOrZero,
     Duration,
@@ -54,7 +55,9 @@ class Kafka(VariableGroup):
     kafka_write_timeout: Duration = variable("10s", "Longest wait for the acknowledgement of one produce request.")
     kafka_read_timeout: Duration = variable("10s", "Longest wait for any other response of a broker.")
     kafka_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
-    kafka_password_command: Text | None = _password_command("password, or with `sasl.mechanism=OAUTHBEARER` the token,")
+    kafka_password_command: Command | None = _password_command(
+        "password, or with `sasl.mechanism=OAUTHBEARER` the token,"
+    )
     kafka_max_attempts: Count = variable("5", "The client's own resends of one message.")
     kafka_transactions: Flag = variable(
         "false",
@@ -78,14 +81,14 @@ class Nats(VariableGroup):
 
     nats_publish_timeout: Duration = variable("5s", "Longest wait for the stream's acknowledgement.")
     nats_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
-    nats_password_command: Text | None = _password_command("password, or the token where it names no user,")
+    nats_password_command: Command | None = _password_command("password, or the token where it names no user,")
 
 
 class Redis(VariableGroup):
     """Redis"""
 
     redis_connection_timeout: Duration = variable("5s", "Longest wait for a connection.")
-    redis_password_command: Text | None = _password_command()
+    redis_password_command: Command | None = _password_command()
     redis_write_timeout: Duration = variable(
         "1s", "Longest silence of the server while replies are due and no bytes are on their way to it."
     )
@@ -123,7 +126,7 @@ class RabbitMQ(VariableGroup):
     )
     rabbitmq_publish_timeout: Duration = variable("10s", "Longest wait for the confirm of a message.")
     rabbitmq_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")
-    rabbitmq_password_command: Text | None = _password_command()
+    rabbitmq_password_command: Command | None = _password_command()
 
 
 class Http(VariableGroup):

@@ -202,6 +202,8 @@ UriReference = Annotated[str, *kind("URI", _uri_reference)]
 Schema = Annotated[str, *kind("name", name_reader(LONGEST_IDENTIFIER))]
 Prefix = Annotated[str, *kind("name", name_reader(LONGEST_PREFIX))]
 Secret = Annotated[SecretStr, *kind("secret", SecretStr)]
+Command = Annotated[SecretStr, *kind("command", SecretStr)]
+"""Its arguments may hold the login of the program that it runs."""
 ConsoleRoles = Annotated[dict[str, str], *kind("JSON", console_roles)]
 Statuses = Annotated[frozenset[int], *kind("statuses", statuses)]
 Patterns = Annotated[tuple[str, ...], *kind("patterns", patterns)]

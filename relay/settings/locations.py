@@ -14,13 +14,8 @@ from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, LONGEST_IDENTIFIER, TableName
 from relay.settings import secret_files
 from relay.settings.dotenv import read_dotenv
-from relay.settings.readers import (
-    LONGEST_PREFIX,
-    STORAGE_URL_MISSING,
-    name_reader,
-    read_postgres_url,
-    read_table,
-)
+from relay.settings.missing import missing
+from relay.settings.readers import LONGEST_PREFIX, name_reader, read_postgres_url, read_table
 
 _OUTBOX: Mapping[str, Callable[[str], Any]] = {"STORAGE_URL": read_postgres_url, "STORAGE_TABLE_NAME": read_table}
 _LOG: Mapping[str, Callable[[str], Any]] = {
@@ -47,9 +42,7 @@ class LogLocation(NamedTuple):
 
 def outbox_location(overrides: Mapping[str, str]) -> OutboxLocation:
     """STORAGE_URL and STORAGE_TABLE_NAME; ``overrides`` win. Raises ConfigError with every problem."""
-    values = _read(_OUTBOX, overrides)
-    if "STORAGE_URL" not in values:
-        raise ConfigError(STORAGE_URL_MISSING)
+    values = _read(_OUTBOX, overrides, "STORAGE_URL")
     return OutboxLocation(values["STORAGE_URL"], values.get("STORAGE_TABLE_NAME", TableName()))
 
 
@@ -63,11 +56,18 @@ def log_location(overrides: Mapping[str, str]) -> LogLocation:
     )
 
 
-def _read(readers: Mapping[str, Callable[[str], Any]], overrides: Mapping[str, str]) -> dict[str, Any]:
+def log_address(overrides: Mapping[str, str]) -> str:
+    """DELIVERY_LOG_URL, which is needed; ``overrides`` win. Raises ConfigError with every problem."""
+    return str(_read(_LOG, overrides, "DELIVERY_LOG_URL")["DELIVERY_LOG_URL"])
+
+
+def _read(
+    readers: Mapping[str, Callable[[str], Any]], overrides: Mapping[str, str], needed: str = ""
+) -> dict[str, Any]:
     problems: list[str] = []
     file = read_dotenv(Path(".env"), os.environ, problems)
     merged = secret_files.merged((file, os.environ, overrides), readers.keys(), problems)
-    texts, _ = secret_files.from_files(merged, readers.keys(), problems)
+    texts, failed = secret_files.from_files(merged, readers.keys(), problems)
     values = {}
     for name, read in readers.items():
         if name in texts:
@@ -78,6 +78,8 @@ def _read(readers: Mapping[str, Callable[[str], Any]], overrides: Mapping[str, s
                 problems.append(f"{name}: is not UTF-8 text")
             except ValueError as error:
                 problems.append(f"{name}: {error}")
+    if needed and needed not in texts and needed not in failed:
+        problems.append(missing(needed, texts))
     if problems:
         raise ConfigError("\n".join(problems))
     return values

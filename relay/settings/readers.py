@@ -15,7 +15,6 @@ from relay.core.errors import ConfigError
 from relay.core.secrets import mask_url, shown_secret
 from relay.postgres.sql import TableName
 
-STORAGE_URL_MISSING: Final = "STORAGE_URL is not set; write postgres://host:5432/database?user=name"
 LONGEST_PREFIX: Final = 40
 
 POSTGRES: Final = ("postgres://", "postgresql://")

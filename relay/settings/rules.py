@@ -14,8 +14,9 @@ from typing import NamedTuple
 from relay.brokers import kinds
 from relay.core.durations import format_duration
 from relay.core.formats.choice import CLOUDEVENTS
+from relay.core.origins import has_password
 from relay.settings.former import FORMER
-from relay.settings.readers import STORAGE_URL_MISSING
+from relay.settings.missing import missing
 from relay.settings.service_links import is_service_link
 from relay.settings.unverified import unverified_login
 from relay.settings.variables import NAMES, Variables
@@ -52,15 +53,15 @@ class SettingIssue(NamedTuple):
     text: str
 
 
-def problems(settings: Variables) -> Iterator[SettingIssue]:
-    """Everything between variables that keeps the relay from starting."""
+def problems(settings: Variables, names: Collection[str] = ()) -> Iterator[SettingIssue]:
+    """Everything between variables that keeps the relay from starting; ``names`` are those of all that are set."""
+    if settings.storage_url is None:
+        yield SettingIssue(("STORAGE_URL",), missing("STORAGE_URL", names))
     for rule in (_required, _publisher_type, _broker_scheme, _message_format, _one_or_several, _transactions):
         yield from rule(settings)
 
 
 def _required(settings: Variables) -> Iterator[SettingIssue]:
-    if settings.storage_url is None:
-        yield SettingIssue(("STORAGE_URL",), STORAGE_URL_MISSING)
     kind = kinds.find(settings.publisher_type)
     if settings.publisher_url is None and kind is not None:
         if kind.url_optional and settings.http_endpoints_file is not None:
@@ -158,6 +159,7 @@ def cautions(settings: Variables) -> Iterator[SettingIssue]:
         _short_streams,
         _unsigned,
         _unverified,
+        _unused_commands,
         _ignored,
         _short_lease,
     ):
@@ -252,6 +254,21 @@ def _unverified(settings: Variables) -> Iterator[SettingIssue]:
     ):
         if url is not None and (text := unverified_login(name, kind, url.get_secret_value())):
             yield SettingIssue((name,), text)
+
+
+def _unused_commands(settings: Variables) -> Iterator[SettingIssue]:
+    kind = kinds.find(settings.publisher_type)
+    of_kind = f"{kind.prefixes[0]}PASSWORD_COMMAND" if kind is not None and kind.prefixes else ""
+    for name, variable, url in (
+        ("STORAGE_PASSWORD_COMMAND", "STORAGE_URL", settings.storage_url),
+        (of_kind, "PUBLISHER_URL", settings.publisher_url),
+    ):
+        if url is not None and getattr(settings, name.lower(), None) and has_password(url.get_secret_value()):
+            yield SettingIssue(
+                (name, variable),
+                f"{name} is set but not used: {variable} has a password, which wins. Remove the password from "
+                f"{variable}, or unset {name}",
+            )
 
 
 def _ignored(settings: Variables) -> Iterator[SettingIssue]:

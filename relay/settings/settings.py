@@ -48,7 +48,9 @@ class Settings(Variables):
 
     def secrets(self) -> frozenset[str]:
         """The secrets themselves, and of a URL its password: to be masked in whatever is written."""
-        values = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
+        # A command is not shown, yet most of its words are none: hosts, users, paths.
+        shown = (value for name, value in self if not name.endswith("_password_command"))
+        values = [value.get_secret_value() for value in shown if isinstance(value, SecretStr)]
         found = {word for value in values for word in _secrets_in(value)}
         return frozenset(one for one in found if len(one) >= _SHORTEST_SECRET)
 
@@ -87,7 +89,7 @@ class Settings(Variables):
         texts, undecodable = _utf8(chosen, problems)
         variables, bad = _read(texts, problems)
         silent = bad | undecodable | failed | (frozenset(NAMES) - names)
-        problems += rules.about(rules.problems, variables, silent)
+        problems += rules.about(lambda of: rules.problems(of, values), variables, silent)
         ignored = former.findings(values, None if of_a_relay else names, problems)
         if problems:
             raise ConfigError("\n".join(problems))

@@ -17,6 +17,7 @@ from relay.settings.admitting import Admitting
 from relay.settings.destinations import DestinationVariables
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
 from relay.settings.kinds import (
+    Command,
     Count,
     Duration,
     DurationOrZero,
@@ -79,7 +80,7 @@ class Storage(VariableGroup):
         None, "The database: `postgres://user:password@host:5432/database?sslmode=verify-full`.", shown="required"
     )
     storage_url_file: Text | None = instead_of("STORAGE_URL", "URL")
-    storage_password_command: Text | None = variable(
+    storage_password_command: Command | None = variable(
         None,
         "Command whose first line is the password; its second, if any, until when it is good (RFC 3339, else 60 s). "
         "10 s at most; run again when that is past, and when the password was refused.",

@@ -25,6 +25,9 @@ METRICS = "log metrics attempts --start 2026-01-01 --end 2026-01-02"
 SETTINGS = [
     Mistake("stats", {}, 2, ("STORAGE_URL is not set", "postgres://host:5432/database?user=name"), ("***",)),
     Mistake("log events", {}, 2, ("DELIVERY_LOG_URL is not set", "--delivery-log-url")),
+    Mistake("stats", {"DATABASE_URL": DOWN}, 2, ("DATABASE_URL is set and is not read: set STORAGE_URL instead",)),
+    Mistake("check", {"storage_url": DOWN}, 2, ("storage_url is set and is not read: set STORAGE_URL instead",)),
+    Mistake("log events", {"LOG_STORE_URL": DOWN}, 2, ("LOG_STORE_URL is set and is not read: set DELIVERY_LOG_URL",)),
     Mistake("stats", {"STORAGE_URL": "mysql://u:hunter2@h/d"}, 2, ("not a PostgreSQL URL", "write postgres://")),
     Mistake("stats", {"STORAGE_URL": "localhost:5432/orders"}, 2, ("not a PostgreSQL URL", "write postgres://")),
     Mistake("stats --storage-url redis://h", {}, 2, ("not a PostgreSQL URL",)),
@@ -173,6 +176,7 @@ def test_a_server_that_is_down(tmp_path: Path, mistake: Mistake) -> None:
 DAEMON = [
     Mistake("--helth", {}, 2, ("unknown argument --helth", "relay --help")),
     Mistake("", {}, 2, ("STORAGE_URL is not set", "wrong_setting")),
+    Mistake("", {"DATABASE_URL": DOWN}, 2, ("DATABASE_URL is set and is not read: set STORAGE_URL instead",)),
     Mistake(
         "",
         STORAGE | {"PUBLISHER_TYPE": "redis", "PUBLISHER_URL": "rediss://127.0.0.1:1/0?ssl_ca_certs=/nowhere/ca.pem"},

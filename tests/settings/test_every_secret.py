@@ -18,9 +18,15 @@ from relay.settings.locations import log_location, outbox_location
 from relay.settings.secret_files import BY_FILE
 from relay.settings.settings import Settings
 from relay.settings.shown import settings_json
+from relay.settings.variables import Variables
 
 SECRET = st.text("jqvxzJQVXZ", min_size=6, max_size=24)
 """Of characters of which no message has three in a row."""
+
+
+HIDDEN: Final = sorted(name.upper() for name, field in Variables.model_fields.items() if "Secret" in repr(field))
+"""Every variable whose value is never shown."""
+PLACES: Final = [(name, by_file) for name in HIDDEN for by_file in (False, True) if not by_file or name in BY_FILE]
 
 
 def encoded(text: str) -> str:
@@ -76,9 +82,15 @@ def outputs(variable: str, environ: dict[str, str], text: str) -> Iterator[str]:
         yield str(error)
 
 
-@pytest.mark.parametrize("by_file", [False, True], ids=["in the variable", "in its file"])
+def test_every_variable_that_a_file_may_hold_and_every_command_is_hidden() -> None:
+    commands = [name.upper() for name in Variables.model_fields if name.endswith("_password_command")]
+    assert sorted([*BY_FILE, *commands]) == HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("variable", "by_file"), PLACES, ids=lambda value: value if isinstance(value, str) else f"file-{value}"
+)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("variable", BY_FILE)
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(secret=SECRET)
 def test_no_three_characters_are_shown(variable: str, form: str, by_file: bool, secret: str, tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ def through_places(only: set[str]) -> tuple[object, ...] | str:
         {"STORAGE_URL_FILE": "missing"},
         {"STORAGE_URL": "postgres://\udcff@h/d"},
         {"DELIVERY_LOG_URL": "clickhouse://h/d", "DELIVERY_LOG_SCHEMA": "own", "DELIVERY_LOG_PREFIX": "p_"},
+        {"DATABASE_URL": URL, "storage_url": URL, "LOG_STORE_URL": URL},
+        {"DATABASE_URL": URL, "STORAGE_TABLE_NAME": "a.b.c"},
         {"DELIVERY_LOG_URL_FILE": "url"},
         {"DELIVERY_LOG_SCHEMA": "no name", "DELIVERY_LOG_PREFIX": "1"},
     ],

@@ -46,6 +46,34 @@ def test_a_former_name_of_the_delivery_log_is_said() -> None:
     assert warning == "LOG_STORE_URL is no longer a variable and is ignored; set DELIVERY_LOG_URL instead"
 
 
+@pytest.mark.parametrize("name", ["DATABASE_URL", "storage_url", "POSTGRES_URL"])
+def test_a_variable_that_stands_in_the_place_of_the_needed_one_is_said(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(STORAGE_URL="", **{name: "postgres://app:hunter2@db/app"})
+    assert str(caught.value).endswith(f"; {name} is set and is not read: set STORAGE_URL instead")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_applications_own_url_beside_storage_url_is_no_matter() -> None:
+    assert settings(DATABASE_URL="postgres://db/app").warnings == settings().warnings
+
+
+@pytest.mark.parametrize(
+    ("command", "variables"),
+    [
+        ("STORAGE_PASSWORD_COMMAND", {"STORAGE_URL": "postgres://relay:hunter2@localhost/app"}),
+        ("STORAGE_PASSWORD_COMMAND", {"STORAGE_URL": "postgres://localhost/app?user=relay&password=hunter2"}),
+        ("REDIS_PASSWORD_COMMAND", {"PUBLISHER_TYPE": "redis", "PUBLISHER_URL": "redis://u:hunter2@localhost"}),
+    ],
+)
+def test_a_command_beside_a_password_that_wins_is_warned_about(command: str, variables: dict[str, str]) -> None:
+    [warning] = settings(**variables, **{command: "vault read -field=hunter2"}).warnings
+    assert warning.startswith(f"{command} is set but not used: ")
+    assert "hunter2" not in warning
+    without = {name: value.replace(":hunter2", "").partition("?")[0] for name, value in variables.items()}
+    assert settings(**without, **{command: "vault"}).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "near"),
     [("batch_size", "7", "BATCH_SIZE"), ("Storage_Url", "x", "STORAGE_URL"), ("REDIS_PORT", "6379", None)],
