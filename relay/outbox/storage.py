@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any, LiteralString, NamedTuple
 
 from relay.core.clock import DatabaseClock
+from relay.core.durations import in_words
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
@@ -47,6 +48,7 @@ from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
 logger = logging.getLogger(__name__)
 
 _LONGEST_CLOSE = 1.0  # seconds
+_SILENT = 3.0  # seconds until a server that does not answer at all is named
 _ALL_AGAIN = (
     f"table {{}} has no column acknowledged_by that this user may write: {NOT_RECORDED}; add the column with relay-cli "
     "migrate --with fan-out, grant the relay's user UPDATE (acknowledged_by), and restart the relay"
@@ -105,12 +107,22 @@ class PostgresOutbox:
             if self._options.key_order is not None:
                 await self._look_at_sequence(connection)
 
-        await self._housekeeping.run("reading the table", check)
+        silent = asyncio.get_running_loop().call_later(_SILENT, self._say_silent)
+        try:
+            await self._housekeeping.run("reading the table", check)
+        finally:
+            silent.cancel()
         await self.ping()
         if self.extensions.pauses:
             with suppress(SchemaError):  # the loop that reads them says so
                 await self._housekeeping.run("reading the pauses", self.paused.read)
         await self._reads.find()
+
+    def _say_silent(self) -> None:
+        """A server of another kind may take the connection and say nothing, up to the deadline."""
+        if not self._housekeeping.connected:
+            text = "the database has not answered for %s; check the host and the port in STORAGE_URL"
+            logger.warning(text, in_words(_SILENT), extra={"action": "storage_unavailable", "op": "open"})
 
     async def _look_at_table(self, connection: Connection, *, fans_out: bool) -> None:
         """Raise SchemaError unless the relay can work on it, and learn whether it has the column of fan-outs."""

@@ -38,7 +38,7 @@ _ADVICE: Final = (
     (("connection refused",), "no server listens on this host and port; is it running, and is the port right?"),
     (("failed to resolve host",), "the host name is unknown here; correct the host"),
     (("could not translate host name",), "the host name is unknown here; correct the host"),
-    (("timeout expired",), "the host does not answer; look for a wrong host or a firewall"),
+    (("timeout expired",), "the host does not answer; look for a wrong host or port, or a firewall"),
     (("password authentication failed",), "correct the user or the password"),
     (("no password supplied",), "add the password: postgres://user:password@host:5432/database"),
     (

@@ -50,17 +50,28 @@ def change(outbox: Outbox, password: str) -> None:
     outbox.database.run(f"ALTER ROLE {USER} PASSWORD '{password}'")
 
 
-def test_a_password_that_changes_in_its_file_is_taken(guarded: Outbox, daemon_of: StartDaemon, tmp_path: Path) -> None:
+@pytest.mark.parametrize("of_libpq", [False, True], ids=["STORAGE_URL_FILE", "passfile"])
+def test_a_password_that_changes_in_its_file_is_taken(
+    guarded: Outbox, daemon_of: StartDaemon, tmp_path: Path, of_libpq: bool
+) -> None:
+    file = tmp_path / "secret"
+    file.touch(0o600)
+
+    def put(password: str) -> None:
+        file.write_text(f"*:*:*:{USER}:{password}\n" if of_libpq else url_of(guarded, password) + "\n")
+
     change(guarded, "first")
-    file = tmp_path / "url"
-    file.write_text(url_of(guarded, "first") + "\n")
-    relay = daemon_of(STORAGE_URL="", STORAGE_URL_FILE=str(file), PUBLISHER_TYPE="null").wait_ready()
+    put("first")
+    address = {"STORAGE_URL": "", "STORAGE_URL_FILE": str(file)}
+    if of_libpq:
+        address = {"STORAGE_URL": f"{url_of(guarded, '')}?passfile={file}"}
+    relay = daemon_of(**address, PUBLISHER_TYPE="null").wait_ready()
     guarded.fill("before", 2000)
     change(guarded, "second")
     guarded.database.run(CUT)
     guarded.fill("after", 2000)
     wait_until(lambda: relay.get("/readyz")[0] == 503, what="the login is refused")
-    file.write_text(url_of(guarded, "second") + "\n")
+    put("second")
     wait_until(lambda: relay.get("/readyz")[0] == 200, 5, "the new password is taken")
     wait_until(lambda: guarded.counts() == {"DELIVERED": 4000}, what="every event is delivered")
     assert relay.stop() == 0

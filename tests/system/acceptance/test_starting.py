@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import uuid
@@ -21,6 +22,17 @@ def test_wrong_settings_are_reported_all_at_once_before_anything_connects() -> N
     for name in ("BATCH_SIZE", "LEASE_TIMEOUT", "PUBLISHER_URL"):
         assert name in messages
     assert "hunter2" not in messages
+
+
+def test_a_server_that_is_silent_in_the_place_of_the_database_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"postgres://relay:hunter2@127.0.0.1:{other.getsockname()[1]}/app"
+        with Daemon(url, {"PUBLISHER_TYPE": "null"}) as relay:
+            advice = "the database has not answered for 3 s; check the host and the port in STORAGE_URL"
+            wait_until(lambda: advice in relay.log(), what="the advice")
+            [first, *_] = [line for line in relay.log_lines() if line.get("action") == "storage_unavailable"]
+            assert first["msg"] == advice
+            assert relay.stop() == 0
 
 
 def test_a_partitioned_table_is_refused(outbox: Outbox, daemon: StartDaemon) -> None:
