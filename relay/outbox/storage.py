@@ -40,7 +40,7 @@ from relay.outbox.reaping import Reaping
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.slowreads import SlowReads
-from relay.outbox.tablecheck import NOT_RECORDED, check_table
+from relay.outbox.tablecheck import NOT_RECORDED, OLDEST_POSTGRESQL, check_table
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
 from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
@@ -126,7 +126,10 @@ class PostgresOutbox:
 
     async def _look_at_table(self, connection: Connection, *, fans_out: bool) -> None:
         """Raise SchemaError unless the relay can work on it, and learn whether it has the column of fan-outs."""
-        options = self._options
+        options, version = self._options, connection.info.server_version // 10_000
+        if version < OLDEST_POSTGRESQL:
+            text = "PostgreSQL %d is not supported; use PostgreSQL %d or newer"
+            logger.warning(text, version, OLDEST_POSTGRESQL, extra={"action": "server_unsupported"})
         in_order, deletes = options.key_order is not None, options.delete_delivered
         if await check_table(connection, options.table, key_order=in_order, delete_delivered=deletes):
             self._use_fan_out()

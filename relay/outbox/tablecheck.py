@@ -32,6 +32,8 @@ COLUMNS: Final = (
     "created_at",
     "updated_at",
 )
+OLDEST_POSTGRESQL: Final = 15
+"""As docs/reference/stability.md says."""
 ORDER_COLUMN: Final = "insertion_order"
 """What ``sql/outbox/extensions/key_order.sql`` adds, and ORDERING=key needs."""
 FAN_OUT_COLUMN: Final = "acknowledged_by"

@@ -12,13 +12,15 @@ from relay.core.errors import ConfigError
 from relay.settings import secret_files
 from relay.settings.address import DEFAULT_SERVER_PORT, Address, parse_address
 from relay.settings.dotenv import read_dotenv
+from relay.settings.service_links import without_links
 
 
 def server_address() -> Address:
     """Return where the relay of this environment listens. Raises ConfigError."""
     problems: list[str] = []
     file = read_dotenv(Path(".env"), os.environ, problems)
-    variables = secret_files.merged((file, os.environ), {"SERVER_PORT"}, problems)
+    environ, _ = without_links(os.environ, {"SERVER_PORT"})
+    variables = secret_files.merged((file, environ), {"SERVER_PORT"}, problems)
     address = Address("", 0)
     try:
         address = parse_address(variables.get("SERVER_PORT", DEFAULT_SERVER_PORT))

@@ -13,7 +13,7 @@ _HOW: Final = {
     "DELIVERY_LOG_URL": "set it, or pass --delivery-log-url postgres://user@host:5432/database",
 }
 _OTHERS: Final = {
-    "STORAGE_URL": ("DATABASE_URL", "POSTGRES_URL", "POSTGRESQL_URL", "PGHOST"),
+    "STORAGE_URL": ("DATABASE_URL", "POSTGRES_URL", "POSTGRESQL_URL"),
     "DELIVERY_LOG_URL": ("LOG_STORE_URL", "LOG_STORE_URL_FILE"),
 }
 """Variables of other programs and of an earlier release, which are not read."""

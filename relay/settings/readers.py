@@ -45,7 +45,7 @@ def name_reader(most: int) -> Callable[[str], str]:
 
 def read_log_url(text: str) -> str:
     """The address of a delivery log, whose scheme names its driver."""
-    from relay.deliverylog.open import check_log_url  # noqa: PLC0415 - only with a log
+    from relay.deliverylog.address import check_log_url  # noqa: PLC0415 - only with a log
 
     if text.startswith(POSTGRES):
         return read_postgres_url(text)

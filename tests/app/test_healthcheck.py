@@ -7,11 +7,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from relay.__main__ import main
 from relay.localservers.process import free_port
+from relay.settings.listening import server_address
+from relay.settings.settings import Settings
 from tests.support.waiting import patience
 
 
@@ -67,3 +70,9 @@ def test_a_port_that_does_not_answer_is_unhealthy(
     assert healthcheck(monkeypatch, port) == 1
 
     assert f"127.0.0.1 port {port} (SERVER_PORT) does not answer: Connection refused" in capsys.readouterr().err
+
+
+def test_a_link_of_kubernetes_is_not_the_port(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SERVER_PORT", "tcp://10.96.0.17:80")
+    assert server_address() == Settings.from_env({"STORAGE_URL": "postgres://h/d"}).server_port

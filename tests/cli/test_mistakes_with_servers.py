@@ -145,6 +145,7 @@ def test_check_names_the_server_that_answers_instead(
 ) -> None:
     for kind, url, *says in (
         ("nats", f"nats://u:hunter2@{kafka}", "no NATS server has answered", "is a Kafka broker: correct the address"),
+        ("nats", f"nats://u:hunter2@{place(redis_url)}", "is a Redis server: correct the address"),
         ("redis", f"redis://u:hunter2@{place(nats_url)}", "is not a Redis server", "is a NATS server: correct"),
         ("redis", f"redis://{kafka}", "Connection closed", "is a Kafka broker: correct"),
         ("redis", f"redis://u:hunter2@{place(redis_url)}", "WRONGPASS: invalid username", "check the login"),

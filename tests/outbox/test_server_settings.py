@@ -158,3 +158,14 @@ def _trouble(outbox: Outbox, name: str, value: str) -> str:
         with psycopg.connect(outbox.url, autocommit=True) as connection:
             connection.execute(sql.SQL("ALTER DATABASE {} RESET {}").format(*where))
     return ""
+
+
+async def test_a_server_that_is_not_supported_is_said_at_the_start(
+    outbox: Outbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = PostgresOutbox(storage_options(outbox.relay_url, "relay"))
+    monkeypatch.setattr("relay.outbox.storage.OLDEST_POSTGRESQL", 99)
+    await storage.open()
+    await storage.close()
+    [record] = [one for one in caplog.records if vars(one).get("action") == "server_unsupported"]
+    assert record.getMessage().endswith(" is not supported; use PostgreSQL 99 or newer")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
@@ -14,7 +15,9 @@ from urllib.parse import urlsplit
 
 from relay.core.errors import ConfigError, RowRefused, StorageRefuses, reason_of
 from relay.core.extras import install_advice, requires
+from relay.core.origins import LiveSecret
 from relay.core.secrets import mask_secrets
+from relay.deliverylog.address import check_log_url
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.limits import LONGEST_PAGE, too_slow
 
@@ -67,8 +70,12 @@ class _Driver(Protocol):
 class ClickHouseClient:
     """Runs statements in threads of its own; raises the log's errors."""
 
-    def __init__(self, driver: _Driver, threads: ThreadPoolExecutor, places: int, *, embedded: bool) -> None:
-        self._driver = driver
+    def __init__(self, url: str, threads: ThreadPoolExecutor, places: int, *, embedded: bool) -> None:
+        """``open`` connects it."""
+        self._url = url
+        self._secret = LiveSecret(url)
+        self._driver: _Driver | None = None
+        self._connecting = threading.Lock()
         self._threads = threads
         self._places = asyncio.Semaphore(places)
         self.embedded = embedded
@@ -78,29 +85,32 @@ class ClickHouseClient:
         """Connect. Raises ConfigError without the extra, DeliveryLogUnavailable when the server does not answer."""
         embedded = url.startswith("chdb:")
         with requires("clickhouse-embedded" if embedded else "clickhouse", _EMBEDDED if embedded else _SERVER):
-            import clickhouse_connect  # noqa: PLC0415 - an optional extra, and heavy
+            import clickhouse_connect  # noqa: F401, PLC0415 - an optional extra, and heavy
         places = 1 if embedded else max(connections, 1)
         threads = ThreadPoolExecutor(1 if embedded else places * _SPARE_THREADS, thread_name_prefix="clickhouse")
 
-        def connect() -> _Driver:
-            if embedded:
-                return cast("_Driver", clickhouse_connect.get_client(dsn=url))
-            client: Any = clickhouse_connect.get_client(dsn=url, **_SERVER_OPTIONS)
-            client.http_retries = 0  # another attempt to connect is another wait; the caller repeats the statement
-            return cast("_Driver", client)
-
+        client = cls(url, threads, places, embedded=embedded)
         try:
-            driver = await asyncio.get_running_loop().run_in_executor(threads, connect)
-        except Exception as error:  # noqa: BLE001 - the library documents none; each becomes an error of the log
+            await asyncio.get_running_loop().run_in_executor(threads, client._connected)
+        except Exception:
             threads.shutdown(wait=False)
-            # The error of a server's URL may hold a part of the password.
-            raise _unavailable(error, url, embedded=embedded) from (error if embedded else None)
-        return cls(driver, threads, places, embedded=embedded)
+            raise
+        return client
+
+    def _connected(self) -> _Driver:
+        """The driver, made again where the file of the URL has another one; in one of the threads."""
+        url = self._url if self.embedded else self._secret.present()
+        with self._connecting:
+            if self._driver is None or url != self._url:
+                self._forget_connections()
+                self._driver, self._url = _connect(url, embedded=self.embedded), url
+            return self._driver
 
     async def close(self) -> None:
         """Close the client and end the threads."""
         try:
-            await self._run(self._driver.close)
+            if self._driver is not None:
+                await self._run(self._driver.close)
         finally:
             self._threads.shutdown(wait=False)
 
@@ -119,7 +129,7 @@ class ClickHouseClient:
         limited = f"{text}{clause}max_execution_time = {seconds}, timeout_overflow_mode = 'throw'"
         try:
             result = await self._run(
-                lambda: self._driver.query(limited, parameters=parameters or {}, column_formats={"data": "bytes"})
+                lambda: self._connected().query(limited, parameters=parameters or {}, column_formats={"data": "bytes"})
             )
         except _Overdue as error:
             raise too_slow(seconds) from error
@@ -127,12 +137,12 @@ class ClickHouseClient:
 
     async def command(self, text: str, parameters: dict[str, Any] | None = None) -> None:
         """Run a statement that returns nothing."""
-        await self._run(lambda: self._driver.command(text, parameters=parameters or {}))
+        await self._run(lambda: self._connected().command(text, parameters=parameters or {}))
 
     async def insert(self, table: str, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> None:
         """Insert columns of values; visible to the next read when this returns."""
         await self._run(
-            lambda: self._driver.insert(
+            lambda: self._connected().insert(
                 table,
                 columns,
                 column_names=names,
@@ -157,8 +167,25 @@ class ClickHouseClient:
 
     def _forget_connections(self) -> None:
         """Close the idle connections: where one is dead the others may be, and each would cost a timeout to notice."""
-        if not self.embedded:
+        if not self.embedded and self._driver is not None:
             self._driver.close_connections()
+
+
+def _connect(url: str, *, embedded: bool) -> _Driver:
+    """A new driver. Raises DeliveryLogUnavailable, and ConfigError without the extra or for an invalid URL."""
+    import clickhouse_connect  # noqa: PLC0415 - likewise
+
+    check_log_url(url)
+    if not url.lower().startswith(("clickhouse", "chdb")):
+        raise ConfigError("DELIVERY_LOG_URL_FILE has the URL of another kind of database now: restart what reads it")
+    try:
+        client: Any = clickhouse_connect.get_client(dsn=url, **({} if embedded else _SERVER_OPTIONS))
+    except Exception as error:  # noqa: BLE001 - the library documents none; each becomes an error of the log
+        # The error of a server's URL may hold a part of the password.
+        raise _unavailable(error, url, embedded=embedded) from (error if embedded else None)
+    if not embedded:
+        client.http_retries = 0  # another attempt to connect is another wait; the caller repeats the statement
+    return cast("_Driver", client)
 
 
 class _Overdue(DeliveryLogError):

@@ -28,6 +28,7 @@ from relay.outbox.tablecheck import (
     FAN_OUT_COLUMN,
     FAN_OUT_RIGHT,
     NOT_RECORDED,
+    OLDEST_POSTGRESQL,
     ORDER_COLUMN,
     READ_RIGHT,
     UPDATE_RIGHT,
@@ -45,8 +46,6 @@ SAMPLE: Final = 10_000
 """Waiting events whose types are looked at."""
 
 _DOING: Final = "checking"
-OLDEST_POSTGRESQL: Final = 15
-"""As docs/reference/stability.md says."""
 _LONGEST_SKEW: Final = 5.0  # seconds
 _DAY: Final = 86_400.0  # seconds
 _LATE: Final = 6 * 3600.0  # seconds; prune runs hourly

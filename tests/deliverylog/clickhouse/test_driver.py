@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.errors import ConfigError
+from relay.core.errors import ConfigError, OutboxError
+from relay.core.origins import SecretOrigin, remember
 from relay.deliverylog import (
     DeliveryLogError,
     DeliveryLogUnavailable,
@@ -27,6 +28,7 @@ from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
 from tests.deliverylog.conftest import drop_tables
 from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, event, ms
 from tests.support.paths import ROOT
+from tests.support.servers.clickhouse_http import ClickHouseHttp
 
 pytestmark = pytest.mark.xdist_group("clickhouse")
 
@@ -114,6 +116,30 @@ async def test_a_folder_that_another_process_holds_gives_a_clear_error(
     assert "another process is using it" in second.stderr
     with pytest.raises(DeliveryLogUnavailable, match="only one"):
         await open_delivery_log(f"chdb:///{tmp_path}")
+
+
+async def test_a_password_that_changes_in_its_file_is_taken(chdb_folder: Path, prefix: str, tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    with ClickHouseHttp(chdb_folder) as server:
+        server.password = "first-secret"
+        url = ClickHouseHttp.url(server.port).replace("//", "//log:first-secret@")
+        file.write_text(url)
+        remember(url, SecretOrigin("DELIVERY_LOG_URL_FILE", file.read_text))
+        log = await open_delivery_log(url, prefix=prefix, connections=2)
+        await log.migrate()
+        server.password = "other-secret"
+        with pytest.raises(DeliveryLogError, match="AUTHENTICATION_FAILED"):
+            await log.ping()
+        for wrong in ("first-secret", "postgres://log:first-secret@h:first-secret/d", url.replace("127", "secret@127")):
+            file.write_text(wrong)
+            with pytest.raises(OutboxError) as refused:
+                await log.ping()
+            assert "secret" not in str(refused.value)
+        file.write_text(url.replace("first-secret", "other-secret"))
+        await log.ping()
+        await log.insert_many([entry("here")])
+        await drop_tables(log, prefix)
+        await log.close()
 
 
 async def test_bounds_below_a_second_are_exact(clickhouse: ClickHouseDeliveryLog) -> None:

@@ -1,10 +1,12 @@
 """ClickHouse over HTTP for tests: the embedded engine behind the server's protocol, as far as a client of rows uses it.
 
-It answers queries and inserts in the format Native, uncompressed. It knows no users, and one request runs at a time.
+It answers queries and inserts in the format Native, uncompressed. One request runs at a time. Of users it knows one
+password at most.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 import threading
 from collections.abc import Mapping
@@ -37,6 +39,8 @@ class ClickHouseHttp:
         self._engine: Any = clickhouse_connect.get_client(dsn=f"chdb:///{folder}")
         self._error: type[Exception] = DatabaseError
         self._turn = threading.Lock()
+        self.password = ""
+        """What every request needs; empty means none."""
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self.port: int = self._server.server_address[1]
 
@@ -83,6 +87,11 @@ class ClickHouseHttp:
                     + b"\n" * ("query" in self.path)
                     + _body(self.rfile, self.headers)
                 )
+                sent = base64.b64decode(self.headers.get("Authorization", "").rpartition(" ")[2]).decode()
+                if outer.password and sent.partition(":")[2] != outer.password:
+                    refusal = "Code: 516. DB::Exception: log: Authentication failed (AUTHENTICATION_FAILED)"
+                    self._send(403, refusal.encode(), {"X-ClickHouse-Exception-Code": "516"})
+                    return
                 try:
                     self._send(200, outer.answer(text, arguments), {})
                 except outer._error as error:
