@@ -103,9 +103,18 @@ class KafkaAsking(KafkaPublisher, ProofReader):
         self._end()
 
     def _end(self) -> None:
+        self._end_looker()
+        self._threads.shutdown(wait=False)
+
+    def _end_looker(self) -> None:
         looker, self._looker = [self._looker], None
         self.in_thread(looker.clear)  # which joins the client's threads
-        self._threads.shutdown(wait=False)
+
+    async def _renew_clients(self) -> bool:
+        renewed = await super()._renew_clients()
+        if renewed:
+            self._end_looker()
+        return renewed
 
     def config_of(self, holder: str, number: int) -> dict[str, Any]:
         """The configuration of one transactional id."""

@@ -207,13 +207,13 @@ class KafkaPublisher(SingleDestination):
             if client is not None:
                 client.log_in(user, password)
 
-    async def _renew_clients(self) -> None:
-        """Take new clients, which read the files of certificates; those in use end once they have their answers."""
+    async def _renew_clients(self) -> bool:
+        """Take new clients, which read the files of certificates; False where they cannot. Others end once idle."""
         try:
             await asyncio.to_thread(try_out, self._config, self._options)
         except ConfigError as error:  # a pair of which one file is new, for example
             _log.warning("the new certificates are not used: %s", error, extra={"action": "secret_unread"})
-            return
+            return False
         _log.info("the files of certificates have changed: new clients read them", extra={"action": "secret_renewed"})
         if self._probe is not None:
             probe, self._probe = self._probe, None
@@ -225,6 +225,7 @@ class KafkaPublisher(SingleDestination):
                 self._retired.add(session)
                 self._start(self._retire(session))
         self._main = self._alone = None
+        return True
 
     async def _retire(self, session: KafkaSession) -> None:
         await session.answered()

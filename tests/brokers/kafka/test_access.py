@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+from relay.brokers.kafka.asking import KafkaAsking
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.origins import LiveUrl, PasswordCommand, SecretOrigin, remember
@@ -207,6 +209,30 @@ async def test_new_files_of_certificates_are_read_and_no_event_in_flight_is_lost
     await publisher.probe(patience(10))
     await published(publisher)
     await publisher.close()
+
+
+async def test_what_looks_for_proofs_reads_new_files_of_certificates_too(secured: Secured, tmp_path: Path) -> None:
+    used = KeyPair(tmp_path / "certificate", tmp_path / "key")
+
+    def put() -> None:
+        pair = secured.identities.issue("client", "relay.test")
+        used.certificate.write_bytes(pair.certificate.read_bytes())
+        used.key.write_bytes(pair.key.read_bytes())
+
+    put()
+    asking = KafkaAsking(kafka_options(by_certificate(secured, used), transactions_prefix=uuid4().hex))
+    await asking.open()
+    assert not await asking.keeps_proofs()
+    first = asking._looker
+    await asking.probe(patience(10))
+    assert asking._looker is first
+    put()
+    await asking.probe(patience(10))
+    asking._look_at = 0.0
+    assert not await asking.keeps_proofs()
+    assert asking._looker is not None
+    assert asking._looker is not first
+    await asking.close()
 
 
 @pytest.mark.process
