@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from relay.settings.locations import OutboxLocation
     from relay.settings.settings import Settings
 
-_VARIABLES = {"DESTINATIONS_FILE", "PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "ON_DELIVERED"}
+_NATS = {"NATS_CONNECTION_TIMEOUT", "NATS_PASSWORD_COMMAND"}
+_VARIABLES = {"DESTINATIONS_FILE", "PUBLISHER_TYPE", "PUBLISHER_URL", "ON_DELIVERED", *_NATS}
 _DELETED = (
     "ON_DELIVERED=delete: the table holds no event that was delivered in this mode. The delivery log lists what was "
     "delivered (relay-cli log events); an archive has the payloads to send again (relay-cli spark replay)."

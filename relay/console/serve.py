@@ -21,6 +21,8 @@ VARIABLES: Final = frozenset(
         "LEASE_TIMEOUT",
         "ON_DELIVERED",
         "ENVIRONMENT",
+        "LOG_LEVEL",
+        "NATS_PASSWORD_COMMAND",
         "DELIVERY_LOG_URL",
         "DELIVERY_LOG_SCHEMA",
         "DELIVERY_LOG_PREFIX",
@@ -45,6 +47,8 @@ def serve(settings: Settings) -> None:
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     json = settings.environment == "production"
     configure_logs(LogOptions(json=json, relay_id="console", level=level, secrets=settings.secrets()))
+    for text in settings.ignored:
+        _log.warning("%s", text, extra={"action": "setting_warning"})
     app = build_console(settings)
     listening = listen("CONSOLE_PORT", host, port)
     _log.info("console at http://%s:%d", f"[{host}]" if ":" in host else host, port, extra={"action": "console"})

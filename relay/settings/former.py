@@ -18,6 +18,8 @@ class FormerVariable(NamedTuple):
     """A sentence in the imperative, without a full stop: ``set CONSOLE_TOKENS_FILE``."""
     refused: bool = False
     """Whether the program that used it must not start while it is set."""
+    successor: str = ""
+    """The variable in its place: a program that reads this one speaks of the former one."""
 
 
 _OF_THE_CONSOLE: Final = "CONSOLE_"
@@ -28,7 +30,12 @@ _OF_THE_LOG: Final = (
 )
 
 FORMER: Final[dict[str, FormerVariable]] = {
-    **{f"LOG_STORE_{name}": FormerVariable(f"set DELIVERY_LOG_{name} instead") for name in _OF_THE_LOG},
+    **{
+        f"LOG_STORE_{name}": FormerVariable(
+            f"set DELIVERY_LOG_{name} instead", successor=f"DELIVERY_LOG_{name.removesuffix('_FILE')}"
+        )
+        for name in _OF_THE_LOG
+    },
     "CONSOLE_USERS_FILE": FormerVariable(
         "create a token for each user with relay-cli access token, and set CONSOLE_TOKENS_FILE; or set "
         "CONSOLE_OIDC_ISSUER",
@@ -46,7 +53,7 @@ def findings(variables: Collection[str], only: Collection[str] | None, problems:
     """
     warnings = []
     for name in sorted(FORMER.keys() & set(variables)):
-        used = name in only if only is not None else not name.startswith(_OF_THE_CONSOLE)
+        used = bool({name, FORMER[name].successor} & set(only)) if only is not None else name[:8] != _OF_THE_CONSOLE
         if used and FORMER[name].refused:
             problems.append(f"{name} is no longer a variable; {FORMER[name].remedy}")
         elif used:

@@ -359,15 +359,22 @@ def of_the_console(names: Collection[str]) -> Iterator[str]:
             )
 
 
-def unknown(values: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for each name that looks like one of our variables, in any case, and is none."""
+def unknown(values: Mapping[str, str], used: Collection[str]) -> Iterator[str]:
+    """A sentence for each name that looks like one of our variables, in any case, and is none.
+
+    ``used`` are those that a program reads: the relay's are all, the console looks at its own. A command looks at none.
+    """
+    of_a_relay = set(NAMES) <= set(used)
+    if not of_a_relay and "CONSOLE_PORT" not in used:
+        return
+    prefixes, program = (_PREFIXES, "relay") if of_a_relay else (("CONSOLE_",), "console")
     for name in sorted(values.keys() - set(NAMES) - FORMER.keys()):
-        ours = name.upper().startswith(_PREFIXES) and not _injected(name, values[name])
-        near = difflib.get_close_matches(name.upper(), NAMES, 1, 0.75 if ours else 0.9)
+        ours = name.upper().startswith(prefixes) and not _injected(name, values[name])
+        near = difflib.get_close_matches(name.upper(), used, 1, 0.75 if ours else 0.9)
         if near:
-            yield f"{name} is not a variable of the relay and is ignored; did you mean {near[0]}?"
+            yield f"{name} is not a variable of the {program} and is ignored; did you mean {near[0]}?"
         elif ours:
-            yield f"{name} is not a variable of the relay and is ignored"
+            yield f"{name} is not a variable of the {program} and is ignored"
 
 
 def _injected(name: str, value: str) -> bool:

@@ -45,6 +45,8 @@ class Settings(Variables):
     """The variables of a destination of another package, as they stand; may hold secrets."""
     warnings: tuple[str, ...] = ()
     """What was accepted but is not done exactly as written; one sentence each."""
+    ignored: tuple[str, ...] = ()
+    """Of these, what is about variables that have no effect at all."""
 
     def secrets(self) -> frozenset[str]:
         """The secrets themselves, and of a URL its password: to be masked in whatever is written."""
@@ -90,15 +92,15 @@ class Settings(Variables):
         variables, bad = _read(texts, problems)
         silent = bad | undecodable | failed | (frozenset(NAMES) - names)
         problems += rules.about(lambda of: rules.problems(of, values), variables, silent)
-        ignored = former.findings(values, None if of_a_relay else names, problems)
+        ignored = former.findings(values, None if of_a_relay else names, problems) + links
         if problems:
             raise ConfigError("\n".join(problems))
-        warnings = rules.about(rules.cautions, variables, silent) + ignored + links
         effective = _effective(variables, values)
-        if of_a_relay:
-            ours = {name: value for name, value in values.items() if name not in effective["of_others"]}
-            warnings += [*rules.of_the_console(values), *rules.unknown(ours)]
-        return cls.model_construct(**{**dict(variables), **effective, "warnings": tuple(warnings)})
+        ours = {name: value for name, value in values.items() if name not in effective["of_others"]}
+        ignored += [*(rules.of_the_console(values) if of_a_relay else ()), *rules.unknown(ours, names)]
+        warnings = rules.about(rules.cautions, variables, silent) + ignored
+        effective |= {"warnings": tuple(warnings), "ignored": tuple(ignored)}
+        return cls.model_construct(**{**dict(variables), **effective})
 
 
 def _secrets_in(value: str) -> Iterator[str]:
