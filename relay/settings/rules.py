@@ -246,28 +246,33 @@ def _unsigned(settings: Variables) -> Iterator[SettingIssue]:
         )
 
 
-def _unverified(settings: Variables) -> Iterator[SettingIssue]:
-    for name, kind, url in (
-        ("STORAGE_URL", "postgres", settings.storage_url),
-        ("DELIVERY_LOG_URL", "log", settings.delivery_log_url),
-        ("PUBLISHER_URL", settings.publisher_type, settings.publisher_url),
+def _logins(settings: Variables) -> Iterator[tuple[str, str, str, str]]:
+    """Variable, kind and text of each address, and the variable of the command for its password, where that is set."""
+    row = kinds.find(settings.publisher_type)
+    of_kind = f"{row.prefixes[0]}PASSWORD_COMMAND" if row is not None and row.prefixes else ""
+    for variable, kind, url, command in (
+        ("STORAGE_URL", "postgres", settings.storage_url, "STORAGE_PASSWORD_COMMAND"),
+        ("DELIVERY_LOG_URL", "log", settings.delivery_log_url, ""),
+        ("PUBLISHER_URL", settings.publisher_type, settings.publisher_url, of_kind),
     ):
-        if url is not None and (text := unverified_login(name, kind, url.get_secret_value())):
-            yield SettingIssue((name,), text)
+        if url is not None:
+            is_set = getattr(settings, command.lower(), None) is not None
+            yield variable, kind, url.get_secret_value(), command if is_set else ""
+
+
+def _unverified(settings: Variables) -> Iterator[SettingIssue]:
+    for variable, kind, url, command in _logins(settings):
+        if text := unverified_login(variable, kind, url, commanded=bool(command)):
+            yield SettingIssue((variable,), text)
 
 
 def _unused_commands(settings: Variables) -> Iterator[SettingIssue]:
-    kind = kinds.find(settings.publisher_type)
-    of_kind = f"{kind.prefixes[0]}PASSWORD_COMMAND" if kind is not None and kind.prefixes else ""
-    for name, variable, url in (
-        ("STORAGE_PASSWORD_COMMAND", "STORAGE_URL", settings.storage_url),
-        (of_kind, "PUBLISHER_URL", settings.publisher_url),
-    ):
-        if url is not None and getattr(settings, name.lower(), None) and has_password(url.get_secret_value()):
+    for variable, _, url, command in _logins(settings):
+        if command and has_password(url):
             yield SettingIssue(
-                (name, variable),
-                f"{name} is set but not used: {variable} has a password, which wins. Remove the password from "
-                f"{variable}, or unset {name}",
+                (command, variable),
+                f"{command} is set but not used: {variable} has a password, which wins. Remove the password from "
+                f"{variable}, or unset {command}",
             )
 
 

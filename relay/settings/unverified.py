@@ -23,13 +23,16 @@ _LOG: Final = LoginPath(
     lambda scheme, query: scheme == "clickhouses" or (scheme != "clickhouse" and _POSTGRES.verified(scheme, query)),
     "sslmode=verify-full, or clickhouses:// for ClickHouse",
 )
-_PASSWORDS: Final = ("password", "sasl.password")
-"""Parameters of a URL that hold one."""
+_PASSWORDS: Final = ("password", "passfile", "sasl.password")
+"""Parameters of a URL that hold one, or the path of its file."""
 
 
-def unverified_login(variable: str, kind: str, url: str) -> str:
-    """A sentence that says so; empty where the login is safe. ``kind`` is postgres, log or PUBLISHER_TYPE."""
-    path, host = _path(kind), unverified_host(kind, url)
+def unverified_login(variable: str, kind: str, url: str, *, commanded: bool = False) -> str:
+    """A sentence that says so; empty where the login is safe. ``kind`` is postgres, log or PUBLISHER_TYPE.
+
+    ``commanded``: a command prints the password.
+    """
+    path, host = _path(kind), unverified_host(kind, url, commanded=commanded)
     if path is None or not host:
         return ""
     return (
@@ -45,13 +48,13 @@ def _path(kind: str) -> LoginPath | None:
     return None if row is None else row.login
 
 
-def unverified_host(kind: str, url: str) -> str:
+def unverified_host(kind: str, url: str, *, commanded: bool = False) -> str:
     """The first host of another machine that gets a password without having shown who it is; empty where none does."""
     match, path = _URL.fullmatch(url), _path(kind)
     if match is None or path is None:
         return ""
     login, query = match["login"] or "", dict(parse_qsl(match["query"] or ""))
-    secret = ":" in login or not query.keys().isdisjoint(_PASSWORDS) or (path.token and login)
+    secret = commanded or ":" in login or not query.keys().isdisjoint(_PASSWORDS) or (path.token and login)
     if not secret or path.verified(match["scheme"], query):
         return ""
     hosts = map(_host, (query.get("hostaddr") or query.get("host") or match["hosts"]).split(","))

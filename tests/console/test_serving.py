@@ -21,13 +21,13 @@ def test_variables_without_effect_are_said_and_the_log_level_is_followed() -> No
     }
     with ConsoleProcess(NOWHERE, **variables) as console:
         console.wait_ready()
-        lines = console.log_lines()
+        lines, text = console.log_lines(), console.log()
     assert [line["msg"] for line in lines if line.get("action") == "setting_warning"] == [
         "LOG_STORE_URL is no longer a variable and is ignored; set DELIVERY_LOG_URL instead",
         "CONSOLE_TOKEN_FILE is not a variable of the console and is ignored; did you mean CONSOLE_TOKENS_FILE?",
     ]
     assert {line["level"] for line in lines} == {"warning"}
-    assert "hunter2" not in console.log()
+    assert "hunter2" not in text
 
 
 def test_a_link_of_kubernetes_is_ignored_and_said() -> None:

@@ -26,7 +26,7 @@ def test_every_variable_of_the_contract_exists_with_its_default() -> None:
 
 
 def test_settings_hold_exactly_the_described_variables() -> None:
-    fields = {name.upper() for name in Settings.model_fields} - {"OTEL", "OF_OTHERS", "WARNINGS"}
+    fields = {name.upper() for name in Settings.model_fields} - {"OTEL", "OF_OTHERS", "WARNINGS", "IGNORED"}
 
     assert fields == {row.variable for row in describe()} - {"OTEL_*"} == set(NAMES)
 

@@ -16,6 +16,7 @@ from relay.settings.unverified import unverified_host
         ("postgres", "postgres://u:p@localhost,db:5433/app?sslmode=prefer"),
         ("postgres", "postgres://u:p@/app?host=db&sslmode=disable"),
         ("postgres", "postgres://db/app?user=u&password=p"),
+        ("postgres", "postgres://u@db/app?passfile=/run/secrets/pgpass"),
         ("redis", "redis://:p@db:6379/0"),
         ("redis", "redis+sentinel://u:p@db:26379,db2:26379/main"),
         ("redis", "rediss://u:p@db?ssl_cert_reqs=none"),
@@ -99,3 +100,17 @@ def test_the_secrets_of_settings_are_what_their_urls_and_variables_hold() -> Non
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "whsec_C2FVsBQIhrscChlQIMV1bgtiyrKN7XZl",
     }
+
+
+@pytest.mark.parametrize(
+    ("variables", "command"),
+    [
+        ({"STORAGE_URL": "postgres://u@db.example/app?sslmode=require"}, "STORAGE_PASSWORD_COMMAND"),
+        ({"PUBLISHER_TYPE": "nats", "PUBLISHER_URL": "nats://db.example"}, "NATS_PASSWORD_COMMAND"),
+    ],
+)
+def test_the_password_of_a_command_goes_there_too(variables: dict[str, str], command: str) -> None:
+    known = {"STORAGE_URL": "postgres://u@localhost/app", "PUBLISHER_TYPE": "null", **variables}
+    assert Settings.from_env(known).warnings == ()
+    [warning] = Settings.from_env({**known, command: "vault read"}).warnings
+    assert "the password goes to db.example over a path that is not verified" in warning
