@@ -2,8 +2,10 @@
 
 Both insert the same row, in turn, on one connection in one transaction that is rolled back. Microseconds of this
 process's CPU time for an event, medians over the rounds. ``ready`` is the INSERT alone, its parameters made before;
-``plain`` makes them, too, as an application without this client does: an id, and the payload's JSON. ``select`` is the
-driver alone. Each round has all of them, so that ratios within a round are what counts.
+``plain`` makes them, too, as an application without this client does: an id, and the payload's JSON. ``given`` is
+``enqueue`` of an event that was made before, ``enqueue`` makes it, too: the one is to be compared with ``ready``, the
+other with ``plain``. ``select`` is the driver alone. Each round has all of them, so that ratios within a round are what
+counts.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _PAYLOAD: Final = {
     "lines": [{"sku": "A-1", "count": 2}],
     "note": "gift",
 }
-_WAYS: Final = ("select", "ready", "plain", "enqueue")
+_WAYS: Final = ("select", "ready", "given", "plain", "enqueue")
 
 
 def _row() -> tuple[Any, ...]:
@@ -53,7 +55,7 @@ async def _psycopg(url: str) -> AsyncIterator[dict[str, Callable[..., Any]]]:
         yield {
             "select": lambda: connection.execute("SELECT 1", prepare=True),
             "insert": lambda row: connection.execute(sql, row, prepare=True),
-            "enqueue": lambda: enqueue(connection, _event()),
+            "enqueue": lambda event: enqueue(connection, event),
         }
         connection.rollback()
 
@@ -66,7 +68,7 @@ async def _sqlalchemy(url: str) -> AsyncIterator[dict[str, Callable[..., Any]]]:
         yield {
             "select": lambda: connection.execute(select),
             "insert": lambda row: connection.execute(insert, dict(zip(_COLUMNS, row, strict=True))),
-            "enqueue": lambda: enqueue(connection, _event()),
+            "enqueue": lambda event: enqueue(connection, event),
         }
         connection.rollback()
     engine.dispose()
@@ -80,7 +82,7 @@ async def _asyncpg(url: str) -> AsyncIterator[dict[str, Callable[..., Any]]]:
     yield {
         "select": lambda: connection.execute("SELECT $1::INT", 1),
         "insert": lambda row: connection.execute(_INSERT + "($1, $2, $3, $4, $5)", *row),
-        "enqueue": lambda: enqueue_async(connection, _event()),
+        "enqueue": lambda event: enqueue_async(connection, event),
     }
     await transaction.rollback()
     await connection.close()
@@ -94,7 +96,7 @@ async def _sqlalchemy_asyncpg(url: str) -> AsyncIterator[dict[str, Callable[...,
         yield {
             "select": lambda: connection.execute(select),
             "insert": lambda row: connection.execute(insert, dict(zip(_COLUMNS, row, strict=True))),
-            "enqueue": lambda: enqueue_async(connection, _event()),
+            "enqueue": lambda event: enqueue_async(connection, event),
         }
         await connection.rollback()
     await engine.dispose()
@@ -112,12 +114,13 @@ async def _round(calls: dict[str, Callable[..., Any]], events: int, *, waits: bo
     """Microseconds of CPU an event by each way, in slices that take turns."""
     spent = dict.fromkeys(_WAYS, 0.0)
     for _ in range(events // 20):
-        rows = [_row() for _ in range(20)]
+        rows, given = [_row() for _ in range(20)], [_event() for _ in range(20)]
         ways: dict[str, list[Callable[[], Any]]] = {
             "select": [calls["select"]] * 20,
             "ready": [lambda row=row: calls["insert"](row) for row in rows],  # type: ignore[misc]
+            "given": [lambda event=event: calls["enqueue"](event) for event in given],  # type: ignore[misc]
             "plain": [lambda: calls["insert"](_row())] * 20,
-            "enqueue": [calls["enqueue"]] * 20,
+            "enqueue": [lambda: calls["enqueue"](_event())] * 20,
         }
         for way, each in ways.items():
             began = time.process_time()
@@ -136,12 +139,9 @@ async def measure(drivers: list[str], events: int, rounds: int) -> None:
                 await _round(calls, events, waits=waits)  # warm
                 done = [await _round(calls, events, waits=waits) for _ in range(rounds)]
             shown = "  ".join(f"{way} {statistics.median(one[way] for one in done):6.1f} us" for way in _WAYS)
-            ratios = {
-                base: statistics.median(one["enqueue"] / one[base] for one in done) for base in ("plain", "ready")
-            }
-            print(
-                f"{name:20} {shown}  enqueue {ratios['plain']:.2f} x plain, {ratios['ready']:.2f} x ready", flush=True
-            )
+            pairs = (("enqueue", "plain"), ("given", "ready"), ("enqueue", "ready"))
+            ratios = (f"{a} {statistics.median(one[a] / one[b] for one in done):.2f} x {b}" for a, b in pairs)
+            print(f"{name:20} {shown}  {', '.join(ratios)}", flush=True)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from openoutbox.channel import (
     async_channel,
     leaves_out,
     leaves_out_async,
-    naming_table,
+    name_table,
     sync_channel,
     wrong_target,
 )
@@ -73,9 +74,8 @@ def enqueue(
     changes, and repeat a transaction that a deadlock ended. ``autocommit`` says that the events announce no change.
 
     Raises, before anything is sent: ``EventError`` for invalid events, ``ConfigError`` for an invalid table name or
-    ``trace`` without OpenTelemetry's API, ``TypeError`` for any other target, and ``EnqueueRefused`` for a connection
-    that would commit the events alone; and afterwards for an id that another event has, where the user may compare,
-    and for an event that a BEFORE trigger of the table left out.
+    ``trace`` without OpenTelemetry's API, ``TypeError`` for any other target, ``EnqueueRefused`` for a connection that
+    would commit the events alone; afterwards for another event's id, if it may compare, and what a trigger left out.
     """
     call = _Call.of(events, table, trace=trace, in_order=in_order, autocommit=autocommit)
     channel = sync_channel(target)
@@ -83,14 +83,17 @@ def enqueue(
         raise wrong_target("enqueue", target, "a synchronous", "psycopg, SQLAlchemy or Django", "await enqueue_async")
     if not call.inserts:
         return Enqueued(call.event_ids, 0)
-    with naming_table("relay-cli migrate", call.table, DEFAULT_TABLE):
+    try:
         if channel.commits_at_once():
             call.check_alone()
         if in_order:
             channel.flush()
             channel.fetch(*call.locks)
-        done = call.done([channel.send(*insert) for insert in call.inserts])
-        return _asked_about(channel, call, done) if call.has_known(done) else done
+        done = call.done(sum(starmap(channel.send, call.inserts)))
+        return done if done.inserted == len(call.events) else _asked_about(channel, call, done)
+    except Exception as error:
+        name_table(error, "relay-cli migrate", call.table, DEFAULT_TABLE)
+        raise
 
 
 async def enqueue_async(
@@ -109,18 +112,23 @@ async def enqueue_async(
         raise wrong_target("enqueue_async", target, "an asynchronous", "psycopg, asyncpg or SQLAlchemy", "enqueue")
     if not call.inserts:
         return Enqueued(call.event_ids, 0)
-    with naming_table("relay-cli migrate", call.table, DEFAULT_TABLE):
+    try:
         if await channel.commits_at_once():
             call.check_alone()
         if in_order:
             await channel.flush()
             await channel.fetch(*call.locks)
-        done = call.done([await channel.send(*insert) for insert in call.inserts])
-        return await _asked_about_async(channel, call, done) if call.has_known(done) else done
+        done = call.done(sum([await channel.send(*insert) for insert in call.inserts]))
+        return done if done.inserted == len(call.events) else await _asked_about_async(channel, call, done)
+    except Exception as error:
+        name_table(error, "relay-cli migrate", call.table, DEFAULT_TABLE)
+        raise
 
 
 def _asked_about(channel: SyncCaller, call: _Call, done: Enqueued) -> Enqueued:
     """The result where fewer rows were added than sent: which events are others, and which were left out."""
+    if not call.has_known(done):
+        return done
     may_compare, may_leave_out = channel.fetch(*call.may_compare)[0]
     done = call.compared(done, channel.fetch(*call.others) if may_compare else None)
     if may_leave_out:
@@ -129,6 +137,8 @@ def _asked_about(channel: SyncCaller, call: _Call, done: Enqueued) -> Enqueued:
 
 
 async def _asked_about_async(channel: AsyncCaller, call: _Call, done: Enqueued) -> Enqueued:
+    if not call.has_known(done):
+        return done
     may_compare, may_leave_out = (await channel.fetch(*call.may_compare))[0]
     done = call.compared(done, await channel.fetch(*call.others) if may_compare else None)
     if may_leave_out:
@@ -195,9 +205,7 @@ class _Call:
 
     def has_known(self, done: Enqueued) -> bool:
         """Whether an event was there already, or another unique index refused it."""
-        if done.inserted is None or done.inserted == len(self.events):
-            return False
-        return done.inserted < len(set(done.event_ids))
+        return done.inserted is not None and done.inserted < len(set(done.event_ids))
 
     def compared(self, done: Enqueued, others: Sequence[Row] | None) -> Enqueued:
         """The result for ``others``; None where they were not asked for. Raises EnqueueRefused."""
@@ -228,7 +236,6 @@ class _Call:
         if len(self.inserts) > 1:
             raise EnqueueRefused(f"events: over 16 MiB would be committed in parts. {OPEN_A_TRANSACTION}")
 
-    def done(self, row_counts: list[int]) -> Enqueued:
+    def done(self, inserted: int) -> Enqueued:
         """The result; without a count where psycopg's pipeline has not sent it yet."""
-        inserted = sum(row_counts)
         return Enqueued(self.event_ids, None if inserted < 0 else inserted)

@@ -122,10 +122,16 @@ class naming_table:  # noqa: N801 - a context manager, called as a function
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        failure = None if error is None else failure_of(error)
-        if error is not None and failure is not None and failure.sqlstate == _NO_TABLE:
-            option = "" if str(self._table) == self._default else f" --table {self._table}"
-            error.add_note(f"There is no table {self._table} in this database. Create it: {self._command}{option}")
+        if error is not None:
+            name_table(error, self._command, self._table, self._default)
+
+
+def name_table(error: BaseException, command: str, table: str | TableName, default: str) -> None:
+    """What ``naming_table`` does with an error. A ``try`` costs nothing where there is none."""
+    failure = failure_of(error)
+    if failure is not None and failure.sqlstate == _NO_TABLE:
+        option = "" if str(table) == default else f" --table {table}"
+        error.add_note(f"There is no table {table} in this database. Create it: {command}{option}")
 
 
 def leaves_out(channel: SyncCaller, insert: LiteralString, values: Values) -> bool:
