@@ -21,7 +21,7 @@ import logging
 import random
 from collections.abc import Sequence
 
-from relay.core.event import OutboxEvent
+from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -43,6 +43,29 @@ from relay.engine.context import EngineContext
 logger = logging.getLogger(__name__)
 
 _LONGEST_NAME = 200  # characters of an event type in a line that says more
+_MOST_UNSURE = 20_000  # events of which the broker may have a message; their ids take 4 MB
+
+
+class _Unsure:
+    """Events that this relay has offered and that were not acknowledged, the oldest first: the broker may have them.
+
+    A duplicate of one of these is its own repeat.
+    """
+
+    def __init__(self) -> None:
+        self.ids: dict[EventId, None] = {}
+
+    def note(self, resolutions: Sequence[Resolution]) -> None:
+        """These failed, or nothing is known of them."""
+        self.ids.update((event.event_id, None) for event, outcome in resolutions if not isinstance(outcome, Withheld))
+        while len(self.ids) > _MOST_UNSURE:
+            del self.ids[next(iter(self.ids))]
+
+    def forget(self, events: Sequence[OutboxEvent]) -> None:
+        """These were acknowledged."""
+        if self.ids:
+            for event in events:
+                self.ids.pop(event.event_id, None)
 
 
 class Decider:
@@ -55,6 +78,7 @@ class Decider:
         self._telemetry = context.telemetry
         self._retry = context.options.retry
         self._clock = context.clock
+        self._unsure = _Unsure()
         self.acknowledged = 0
         """Acknowledgements since the start: progress is a sign of life."""
         self.unreachable_reason = ""
@@ -80,21 +104,29 @@ class Decider:
             since_claim = now - batch.sent_at
             if batch.attempts is not None:
                 batch.attempts.acknowledged(resolutions, since_claim)
-            if dropped := [event for event, outcome in resolutions if _is_dropped(event, outcome)]:
+            special = [resolution for resolution in resolutions if resolution[1] is not ACKNOWLEDGED]
+            if dropped := [event for event, outcome in special if self._is_dropped(event, outcome)]:
                 self._say_dropped(dropped)
+            self._unsure.forget(acknowledged)
             self._telemetry.acknowledged(
                 [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
             )
         if others:
+            self._unsure.note(others)
             self._failed(batch, others, now, echo=echo)
         self._inflight.decided(batch)
+
+    def _is_dropped(self, event: OutboxEvent, outcome: Outcome) -> bool:
+        """Whether it was acknowledged as a duplicate though it has used no attempt, and was not offered before."""
+        duplicate = type(outcome) is Acknowledged and outcome.duplicate
+        return duplicate and not event.attempts and event.event_id not in self._unsure.ids
 
     def _say_dropped(self, dropped: Sequence[OutboxEvent]) -> None:
         """The broker has other messages with the ids of these events, and not theirs."""
         self._telemetry.count(EngineCounter.DROPPED, len(dropped))
         logger.warning(
-            "the broker acknowledged an event of type %s as a duplicate at its first attempt: it has another message "
-            "with that id, and not this one",
+            "the broker acknowledged an event of type %s as a duplicate that was not offered before: it has another "
+            "message with that id, and not this one",
             dropped[0].event_type,
             extra={"action": "event_dropped", "event_id": dropped[0].event_id, "events": len(dropped)},
         )
@@ -169,11 +201,6 @@ class Decider:
         """The gate has dealt with what the publisher said of the broker."""
         self.unreachable_reason = ""
         self._inflight.attention.clear()
-
-
-def _is_dropped(event: OutboxEvent, outcome: Outcome) -> bool:
-    """Whether it was acknowledged as a duplicate though it has used no attempt."""
-    return outcome is not ACKNOWLEDGED and type(outcome) is Acknowledged and outcome.duplicate and not event.attempts
 
 
 def _log_cut(events: int) -> None:

@@ -172,8 +172,8 @@ _count("openoutbox_events_released_total", EngineCounter.RELEASED, "Events relea
 _count(
     "openoutbox_events_dropped_as_duplicates_total",
     EngineCounter.DROPPED,
-    "Events that NATS acknowledged at their first attempt as duplicates: another outbox uses their ids, or a replay "
-    "came within the duplicate window.",
+    "Events that NATS acknowledged as duplicates though this relay had not offered them before: another outbox uses "
+    "their ids, a replay came within the duplicate window, or another relay sent them and was cut off.",
 )
 LAST_CLAIM = _row(
     "openoutbox_last_successful_claim_timestamp_seconds",

@@ -10,8 +10,19 @@ import pytest
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence, OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, TimedOut, Transient, Unreachable
+from relay.core.outcome import (
+    ACKNOWLEDGED,
+    Acknowledged,
+    ConnectionCut,
+    Outcome,
+    Permanent,
+    TimedOut,
+    Transient,
+    Unreachable,
+    Withheld,
+)
 from relay.core.recorder import SettledAttempt
+from relay.engine import decide
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
@@ -149,3 +160,52 @@ async def test_a_second_outcome_and_one_of_an_event_that_is_gone_are_ignored() -
     assert bench.batch.verdicts.event_ids() == ["a"]
     assert not bench.batch.undecided
     assert bench.decider.acknowledged == 1
+
+
+DUPLICATE = Acknowledged(duplicate=True)
+
+
+def again(bench: Bench, *events: OutboxEvent) -> None:
+    """The events of the next claim."""
+    bench.batch = Batch(Lease.of(FENCE, bench.now, 30.0), events, bench.now)
+    bench.inflight.add(bench.batch)
+
+
+@pytest.mark.parametrize(
+    ("first", "dropped"),
+    [
+        (None, 1),
+        (Withheld("the one before it failed"), 1),
+        (Unreachable("connection refused"), 0),
+        (ConnectionCut("reset by peer"), 0),
+        (TimedOut("NO_ACK", "5 s"), 0),
+    ],
+)
+async def test_a_duplicate_of_what_was_never_offered_before_is_counted_and_a_repeat_is_not(
+    first: Outcome | None, dropped: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(event("a"))
+    if first is not None:
+        bench.resolve(first)
+        again(bench, event("a"))
+    bench.resolve(DUPLICATE)
+    assert bench.batch.verdicts.delivered == ["a"]
+    assert bench.telemetry.counts["dropped"] == dropped
+    assert [record.action for record in caplog.records] == ["event_dropped"] * dropped  # type: ignore[attr-defined]
+
+
+async def test_what_was_acknowledged_once_is_no_repeat_of_an_earlier_offer_any_more() -> None:
+    bench = Bench(event("a"))
+    for outcome in (Unreachable("connection refused"), ACKNOWLEDGED, DUPLICATE):  # the last one of a replay
+        bench.resolve(outcome)
+        again(bench, event("a"))
+    assert bench.telemetry.counts["dropped"] == 1
+
+
+async def test_the_memory_of_what_was_offered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "_MOST_UNSURE", 2)
+    bench = Bench(event("a"), event("b"), event("c"))
+    bench.resolve(*[Unreachable("connection refused")] * 3)
+    again(bench, event("a"), event("b"), event("c"))
+    bench.resolve(DUPLICATE, DUPLICATE, DUPLICATE)
+    assert bench.telemetry.counts["dropped"] == 1
