@@ -352,7 +352,7 @@ def of_others() -> tuple[Mapping[str, DestinationKind], Mapping[str, str]]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
         try:
             kind = _checked(point, taken.keys() | kinds.keys() | KINDS.keys() | UNSENT.keys())
-        except Exception as error:  # noqa: BLE001 -- whatever another package raises when it is imported
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever another package raises when it is imported
             reason = str(error) or type(error).__name__
             broken[point.name] = f"the package of the destination {point.name} ({point.value}) cannot be used: {reason}"
             continue

@@ -28,6 +28,8 @@ BROKEN = {
     "absent": ("absent", "nowhere.module:KIND", "No module named 'nowhere'"),
     "taken": ("kafka", "broken_kinds:TAKEN", "kafka is taken"),
     "other": ("other", "broken_kinds:OTHER", "it is a str, not a relay.brokers.kinds.DestinationKind"),
+    "version": ("later", "later_kind:KIND", "DestinationKind.__init__() got an unexpected keyword argument 'later'"),
+    "exit": ("exit", "exiting_kind:KIND", "it needs Python 4"),
 }
 """By case: the entry point's name and value, and what is said of it."""
 
@@ -100,6 +102,11 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         "TAKEN = DestinationKind(name='kafka', title='', server='', schemes=('k',), example='', build=print)\n"
         "OTHER = 'a word'\n"
     )
+    (tmp_path / "later_kind.py").write_text(
+        "from relay.brokers.kinds import DestinationKind\n"
+        "KIND = DestinationKind(name='later', title='', server='', schemes=('l',), example='', build=print, later=1)\n"
+    )
+    (tmp_path / "exiting_kind.py").write_text("raise SystemExit('it needs Python 4')\n")
     return os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "cli")])
 
 
