@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 from openoutbox import create_statements, sql_api_statements
+from tests.client.test_left_out import leave_out
 from tests.support.fixtures.database import Database
 from tests.support.waiting import patience, wait_until
 
@@ -54,6 +55,16 @@ def test_an_id_that_another_event_has_is_an_error(api: Database) -> None:
         with pytest.raises(psycopg.errors.UniqueViolation, match=str(known)):
             call(api, "enqueue", event_type, payload, event_id=known)
     assert api.run("SELECT count(*) FROM openoutbox_events") == [(1,)]
+
+
+def test_an_event_that_a_trigger_leaves_out_is_an_error_and_a_repeat_stays_a_repeat(api: Database) -> None:
+    known = call(api, "enqueue", "good", "{}")
+    leave_out(api, "openoutbox_events", "NEW.event_type = 'bad'")
+    for chosen in ({}, {"event_id": uuid4()}):
+        with pytest.raises(psycopg.errors.TriggeredActionException, match=r"left event .* out; let it return NEW"):
+            call(api, "enqueue", "bad", "{}", **chosen)
+    assert call(api, "enqueue", "good", "{}", event_id=known) == known
+    assert api.run("SELECT event_type FROM openoutbox_events") == [("good",)]
 
 
 @pytest.mark.parametrize(

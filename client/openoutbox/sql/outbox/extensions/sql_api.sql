@@ -8,6 +8,7 @@
 -- name: enqueue_bytes
 -- Announces an event; returns its id. Repeated with the same id it changes nothing; an event of this id that has another
 -- type or payload is an error to a caller that may call same, and to any other one a repeat is the warning unchecked.
+-- A row that a BEFORE trigger leaves out is an error: a second INSERT, without ON CONFLICT, tells it from a repeat.
 CREATE OR REPLACE FUNCTION openoutbox_enqueue_bytes(
     event_type TEXT,
     payload BYTEA,
@@ -34,6 +35,17 @@ BEGIN
     VALUES (id, $1, $3, $2, COALESCE($4, '{}'), due)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
+        BEGIN
+            INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, available_at)
+            VALUES (id, $1, $3, $2, COALESCE($4, '{}'), due);
+            IF NOT FOUND THEN
+                RAISE triggered_action_exception
+                USING MESSAGE = 'a BEFORE trigger of the outbox left event ' || id || ' out; let it return NEW';
+            END IF;
+            RETURN id;
+        EXCEPTION WHEN unique_violation THEN
+            NULL;
+        END;
         IF NOT HAS_FUNCTION_PRIVILEGE($name$openoutbox_same(UUID, TEXT, BYTEA)$name$, 'EXECUTE') THEN
             RAISE WARNING 'unchecked' USING DETAIL = 'event ' || id || ' is there already, maybe with other content';
         ELSIF NOT openoutbox_same(id, $1, SHA256($2)) THEN
