@@ -213,6 +213,7 @@ _HOSTILE: dict[str, Callable[[Outbox], None]] = {
     "kept": lambda outbox: keep(outbox, "UPDATE OR DELETE"),
     "raised": lambda outbox: keep(outbox, "UPDATE OR DELETE", _RAISE.format("P0001")),
     "raised 42P01": lambda outbox: keep(outbox, "UPDATE OR DELETE", _RAISE.format("42P01")),
+    "raised 55P03": lambda outbox: keep(outbox, "UPDATE OR DELETE", _RAISE.format("55P03")),
     "at the commit": lambda outbox: refuse_at_commit(outbox, "23503"),
 }
 

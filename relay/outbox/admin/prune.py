@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from relay.core.blame import kept
-from relay.core.errors import StorageBusy, StorageError
+from relay.core.errors import StorageError
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
 from relay.outbox.admin.refused import BulkRefusals
 from relay.outbox.head import EVERYWHERE
@@ -78,8 +78,8 @@ def prune(
 ) -> Pruned:
     """Delete; ``on_batch`` receives the totals before the first batch, after each, and every second of a rest.
 
-    Raises StorageBusy when the table is locked for more than half a second, SchemaError without the rights; what
-    ``on_batch`` was told of stays done.
+    Raises StorageBusy when the table stays locked, SchemaError without the rights; what ``on_batch`` was told of stays
+    done.
     """
     with operating(url, table, _DOING, _RIGHTS) as connection:
         done = _cutoffs(connection, options)
@@ -202,7 +202,7 @@ def _prune_batch(
         with translating(_DOING), short_transaction(connection):
             [(count, last, kept_ids)] = rows(connection, "outbox/prune:prune", table, parameters, kind)
     except StorageError as error:
-        if not error.may_blame_row or isinstance(error, StorageBusy):
+        if not error.may_blame_row:
             raise
         if bounds["limit"] == 1:
             with short_transaction(connection):
