@@ -1,4 +1,4 @@
-"""Notice, at a relay with ON_DELIVERED=delete, that another relay on the table keeps what it delivers.
+"""Notice, at a relay with ON_DELIVERED=delete, that another relay on the table, or a trigger, keeps what is delivered.
 
 The reverse shows in no row: what another relay deletes is gone. ``relay-cli check`` finds it by watching leased rows.
 """
@@ -39,7 +39,8 @@ class ModeWatch:
         if await cursor.fetchone() == (True,):
             logger.warning(
                 "ON_DELIVERED=delete, but rows of table %s became DELIVERED in the last %g s: another relay has "
-                "ON_DELIVERED=keep; set the same mode for every relay on the table",
+                "ON_DELIVERED=keep, or a trigger or a rule keeps the rows (see delete_kept); set the same mode for "
+                "every relay on the table",
                 self._table,
                 _RECENTLY,
                 extra={"action": "other_mode"},

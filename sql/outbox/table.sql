@@ -93,6 +93,20 @@ WHERE
     )
 ORDER BY 1, 2;
 
+-- name: keeps_deleted
+-- What may keep a row of the table from being deleted. Catalog only; locks nothing. Parameters: table (quoted).
+-- Result: kind (trigger or rule) and quoted name of each BEFORE trigger for each row and INSTEAD rule for DELETE.
+SELECT 'trigger', QUOTE_IDENT(tgname) FROM pg_catalog.pg_trigger
+WHERE
+    tgrelid = TO_REGCLASS(%(table)s::text)
+    AND NOT tgisinternal
+    AND tgenabled IN ('O', 'A')
+    AND tgtype & 11 = 11  -- BEFORE DELETE, FOR EACH ROW
+UNION ALL
+SELECT 'rule', QUOTE_IDENT(rulename) FROM pg_catalog.pg_rewrite
+WHERE ev_class = TO_REGCLASS(%(table)s::text) AND ev_type = '4' AND is_instead AND ev_enabled IN ('O', 'A')
+ORDER BY 1, 2;
+
 -- name: ping
 -- Does the server answer, does it take writes, and which optional tables are there? Catalog only, locks nothing.
 -- Parameters: relays, pauses (names, quoted). Result: read only; whether there is a list of relays, and pauses.

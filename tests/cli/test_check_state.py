@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import sqlalchemy
 
 from relay.outbox.extensions import add_extension
@@ -65,3 +66,27 @@ def test_a_redis_database_that_does_not_exist_is_an_error(outbox: Outbox, redis_
     [(level, message, _)] = check(tmp_path, variables, status=1)["broker"]
     assert level == "error"
     assert message.endswith("the server refuses the connection: DB index is out of range")
+
+
+_TRIGGER = """
+CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER "Soft" BEFORE DELETE ON openoutbox_events FOR EACH ROW EXECUTE FUNCTION keep()
+"""
+_RULE = "CREATE RULE soft AS ON DELETE TO openoutbox_events DO INSTEAD NOTHING"
+
+
+@pytest.mark.parametrize(("keeps", "what"), [(_TRIGGER, 'trigger "Soft"'), (_RULE, "rule soft")])
+def test_what_keeps_rows_from_being_deleted_is_named_and_no_other_relay(
+    outbox: Outbox, tmp_path: Path, keeps: str, what: str
+) -> None:
+    outbox.database.run("GRANT DELETE ON openoutbox_events TO test_relay")
+    outbox.database.run(keeps)
+    environment = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout", "ON_DELIVERED": "delete"}
+    [(level, message, _)] = check(tmp_path, environment)["delivered"]
+    assert (level, f"ON_DELIVERED=delete: {what} may keep the row" in message) == ("warning", True)
+    outbox.fill("t", 1)
+    outbox.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now()")
+    [(level, message, advice)] = check(tmp_path, environment)["delivered"]
+    assert (level, message.partition(":")[0]) == ("warning", "ON_DELIVERED=delete does not work on this table")
+    assert f"kept by {what}" in message
+    assert advice == f"drop {what}, or set ON_DELIVERED=keep and prune"

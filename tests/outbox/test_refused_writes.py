@@ -45,15 +45,23 @@ def refuse_at_commit(outbox: Outbox, state: str) -> None:
         connection.execute(sql.encode())
 
 
+_RULE = "CREATE RULE keep AS ON DELETE TO openoutbox_events WHERE OLD.event_type = 'bad' DO INSTEAD NOTHING"
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [lambda outbox: keep(outbox, "DELETE"), lambda outbox: outbox.database.run(_RULE)],
+    ids=["trigger", "rule"],
+)
 async def test_a_delete_that_leaves_the_row_makes_it_delivered(
-    outbox: Outbox, caplog: pytest.LogCaptureFixture
+    outbox: Outbox, caplog: pytest.LogCaptureFixture, hostile: Callable[[Outbox], object]
 ) -> None:
     [bad, good] = outbox.insert([Row("bad"), Row("good")])
     table = PostgresHarness(outbox, delete_delivered=True)
     relay = table.relay()
     claim = await relay.claim(2, ANY_BYTES)
     assert claim.fence is not None
-    keep(outbox, "DELETE")
+    hostile(outbox)
     ids = [event.event_id for event in claim.events]
     assert await relay.settle([Settlement(claim.fence, delivered=ids)]) == [Settled(delivered=2)]
     assert (table.status(ids[0]), table.status(ids[1])) == ("DELIVERED", "DELETED")

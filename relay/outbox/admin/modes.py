@@ -1,19 +1,21 @@
 """The mode of ON_DELIVERED, and signs that another relay on the table works in the other one.
 
 A row that becomes DELIVERED is the work of a relay with ``keep``. A leased row that is gone a moment later is the work
-of a relay with ``delete``: nothing else deletes a row that is DELIVERING. Both show only while events flow.
+of a relay with ``delete``: nothing else deletes a row that is DELIVERING. Both show only while events flow. Where a
+trigger or a rule for DELETE keeps rows, a relay with ``delete`` makes them DELIVERED, too.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from relay.core.durations import in_words
 from relay.core.event import Status
 from relay.core.finding import Finding, Level
-from relay.outbox.admin.connection import Connection, rows
-from relay.postgres.sql import TableName
+from relay.outbox.admin.connection import Connection, fetch, rows
+from relay.postgres.sql import TableName, statement
 
 _RECENTLY: Final = 60.0  # seconds in which a row that became DELIVERED counts
 _WATCH: Final = 1.0  # seconds for which leased rows are watched
@@ -39,11 +41,26 @@ def mode_finding(connection: Connection, table: TableName, *, delete_delivered: 
 def _beside_delete(connection: Connection, table: TableName) -> Finding:
     message = "ON_DELIVERED=delete: the row of a delivered event is deleted"
     [(recent,)] = rows(connection, "outbox/backlog:delivered_recently", table, {"seconds": _RECENTLY})
+    keepers = fetch(connection, statement("outbox/table:keeps_deleted"), {"table": table.quoted})
+    if keepers:
+        return _kept([f"{kind} {name}" for kind, name in keepers], recent=recent)
     if not recent:
         return Finding(Level.OK, "delivered", message)
     message += f", but rows became DELIVERED in the last {in_words(_RECENTLY)}: another relay has ON_DELIVERED=keep"
     advice = "set ON_DELIVERED=delete for every relay on this table; after a change of the mode, check again later"
     return Finding(Level.WARNING, "delivered", message, advice)
+
+
+def _kept(keepers: Sequence[str], *, recent: bool) -> Finding:
+    """Triggers or rules are there that may keep what is to be deleted."""
+    what = " and ".join(keepers)
+    message = f"ON_DELIVERED=delete: {what} may keep the row of a delivered event, which becomes DELIVERED instead"
+    if recent:
+        message = (
+            "ON_DELIVERED=delete does not work on this table: rows became DELIVERED in the last "
+            f"{in_words(_RECENTLY)}, kept by {what}, or another relay has ON_DELIVERED=keep"
+        )
+    return Finding(Level.WARNING, "delivered", message, f"drop {what}, or set ON_DELIVERED=keep and prune")
 
 
 def deleting_relays(connection: Connection, table: TableName) -> set[str]:
