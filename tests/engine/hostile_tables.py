@@ -2,7 +2,7 @@
 
 ``hostile(seed)`` is one such table. It refuses the rows of type ``bad``, at one step of an event's way, and no other.
 
-There is no rule among them: PostgreSQL refuses every claim of a table with a rule for UPDATE (SQLSTATE 0A000), of
+There is no rule for UPDATE among them: PostgreSQL refuses every claim of a table with one (SQLSTATE 0A000), of
 whichever row. relay-cli check names it.
 """
 
@@ -32,6 +32,7 @@ CREATE FUNCTION hostile() RETURNS trigger LANGUAGE plpgsql AS $hostile$ BEGIN {b
 GRANT EXECUTE ON FUNCTION hostile() TO PUBLIC;
 """
 _TRIGGER: Final = "CREATE {kind} TRIGGER hostile {when} {event} ON openoutbox_events {deferred} FOR EACH ROW "
+_RULE: Final = "CREATE RULE hostile AS ON DELETE TO openoutbox_events WHERE OLD.event_type = 'bad' DO INSTEAD NOTHING;"
 _WHEN: Final = "{row}.event_type = 'bad' AND {row}.status = '{status}'"
 
 
@@ -44,7 +45,7 @@ class Hostile:
     outcome: Outcome
     """What the broker answers for the bad event."""
     waiting: str
-    """The status that the bad row stays in."""
+    """The status that the bad row stays in; DELIVERED where a DELETE leaves it, and an UPDATE settles it."""
     deletes: bool = False
     """Whether the relay works with ON_DELIVERED=delete."""
     statement_timeout: float = 0.0
@@ -66,6 +67,7 @@ def hostile(seed: int) -> Hostile:
     waiting = "PENDING" if status == "DELIVERING" else "DELIVERING"
     if status == "DELIVERED" and chance.random() < 0.3:
         sql, name = _on_delete(chance)
+        waiting = "DELIVERED" if "keeps" in name else waiting
         return Hostile(f"{seed}: delete, {name}", sql, outcome, waiting, deletes=True)
     name, sql = chance.choice(_KINDS)(chance, status)
     timeout = 1.0 if "sleeps" in name or "waits" in name else 0.0
@@ -198,5 +200,7 @@ def _on_delete(chance: random.Random) -> tuple[str, str]:
             (_trigger(f"{body} RETURN OLD;", "DELETE", "DELIVERING", row="OLD"), f"BEFORE raises {state}"),
             (_trigger(f"{body} RETURN NULL;", "DELETE", "DELIVERING", "AFTER", row="OLD"), f"AFTER raises {state}"),
             (_trigger(f"{body} RETURN NULL;", "DELETE", "DELIVERING", deferred=True, row="OLD"), f"deferred {state}"),
+            (_trigger("RETURN NULL;", "DELETE", "DELIVERING", row="OLD"), "BEFORE keeps it"),
+            (_RULE, "a rule keeps it"),
         ]
     )
