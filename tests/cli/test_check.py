@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy
 from nats.js import JetStreamContext
-from nats.js.api import RetentionPolicy, StreamConfig
+from nats.js.api import ConsumerConfig, RetentionPolicy, StreamConfig
 
 from openoutbox import NewEvent, enqueue
 from tests.cli.running import call_cli
@@ -358,6 +358,14 @@ async def test_a_stream_that_keeps_nothing_or_acknowledges_nothing_is_named(
     variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "nats", "PUBLISHER_URL": nats_url}
     findings = check(tmp_path, variables, status=1 if level == "error" else 0)
     assert [(one[0], said in one[1]) for one in findings["streams"]] == [(level, True)]
+    if level == "warning":
+        await jetstream.add_consumer(name, ConsumerConfig(durable_name="other", filter_subject=f"{name}.other.>"))
+        [(_, message, _)] = check(tmp_path, variables)["streams"]
+        assert message.endswith(f"its retention is interest, without a consumer that wants '{name}.a'")
+        await jetstream.add_consumer(
+            name, ConsumerConfig(durable_name="own", filter_subjects=[f"{name}.b", f"{name}.a"])
+        )
+        assert "streams" not in check(tmp_path, variables)
     await jetstream.delete_stream(name)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from relay.brokers.findings import all_exist, without_refused
-from relay.brokers.kinds import CheckContext
+from relay.brokers.kinds import CheckContext, listed
 from relay.brokers.nats.errors import invalid_subject
 from relay.brokers.nats.options import NatsOptions
 from relay.brokers.nats.streams import Stream, read_streams
@@ -30,7 +30,8 @@ async def check(options: NatsOptions, names: Sequence[str] | None, context: Chec
     ] or [all_exist("streams", "stream", names, context.sample)]
     used = {one.name: one for one in (stream_of.values() if names else streams) if one is not None}
     findings += [_window(stream, context) for stream in used.values()]
-    return refused + findings + [finding for stream in used.values() for finding in _keeping(stream)]
+    taken = {stream: [name for name in names if stream_of[name] is stream] for stream in used.values()}
+    return refused + findings + [finding for stream, own in taken.items() for finding in _keeping(stream, own)]
 
 
 def _add_stream(subject: str) -> str:
@@ -40,11 +41,14 @@ def _add_stream(subject: str) -> str:
     )
 
 
-def _keeping(stream: Stream) -> Iterator[Finding]:
-    """Whether the stream keeps what it acknowledges, and acknowledges what it keeps."""
-    if stream.keeps_nothing:
+def _keeping(stream: Stream, names: Sequence[str]) -> Iterator[Finding]:
+    """Whether the stream keeps what it acknowledges, and acknowledges what it keeps; ``names`` go to it."""
+    unwanted = [name for name in names if not stream.keeps(name)]
+    if unwanted or stream.wanted == ():
+        without = f" that wants {listed([repr(name) for name in unwanted])}" if stream.wanted else ""
         message = (
             f"stream {stream.name} acknowledges events and keeps none: its retention is interest, without a consumer"
+            f"{without}"
         )
         advice = f"add a consumer, or make it another stream: nats stream edit {stream.name} --retention limits"
         yield Finding(Level.WARNING, "streams", message, advice)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from itertools import chain
+from typing import Final, TypeVar
 
 from nats.aio.client import Client
 from nats.errors import Error
-from nats.js.api import RetentionPolicy
+from nats.js.api import RetentionPolicy, StreamInfo
 
 from relay.brokers.login import present
 from relay.brokers.nats.client import NatsClient
@@ -18,6 +19,7 @@ from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable, reason_of
 
 T = TypeVar("T")
+_ASKED_WITHIN: Final = 1.0  # seconds; a question that the login may not ask gets no answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +30,17 @@ class Stream:
     subjects: tuple[str, ...]
     duplicate_window: float
     """Seconds for which a repeated ``Nats-Msg-Id`` is dropped."""
-    keeps_nothing: bool
-    """Whether it keeps what a consumer wants, and has no consumer: then it acknowledges and drops."""
+    wanted: tuple[str, ...] | None
+    """What its consumers want, where it keeps that alone and acknowledges all; None: it keeps all, as far as known."""
     acknowledges: bool
 
     def takes(self, subject: str) -> bool:
         """Whether the stream stores what is published to ``subject``."""
         return any(subject_matches(pattern, subject) for pattern in self.subjects)
+
+    def keeps(self, subject: str) -> bool:
+        """Whether the stream keeps what is published to ``subject``."""
+        return self.wanted is None or any(subject_matches(pattern, subject) for pattern in self.wanted)
 
 
 def subject_matches(pattern: str, subject: str) -> bool:
@@ -53,18 +59,34 @@ async def read_streams(options: NatsOptions) -> list[Stream]:
 
     async def ask(client: Client) -> list[Stream]:
         infos = await client.jetstream(timeout=options.connection_timeout).streams_info()
+        wanted = await asyncio.gather(*(_wanted(client, info) for info in infos))
         return [
             Stream(
                 info.config.name or "",
                 tuple(info.config.subjects or ()),
                 float(info.config.duplicate_window or 0),
-                keeps_nothing=info.config.retention == RetentionPolicy.INTEREST and not info.state.consumer_count,
+                own,
                 acknowledges=not info.config.no_ack,
             )
-            for info in infos
+            for info, own in zip(infos, wanted, strict=True)
         ]
 
     return await _with_client(options, ask)
+
+
+async def _wanted(client: Client, info: StreamInfo) -> tuple[str, ...] | None:
+    """What the stream keeps alone, as its consumers want it; None: it keeps all, or the login may not ask."""
+    if info.config.retention != RetentionPolicy.INTEREST:
+        return None
+    if not info.state.consumer_count:
+        return ()
+    try:
+        consumers = await client.jetstream(timeout=_ASKED_WITHIN).consumers_info(info.config.name or "")
+    except (Error, TimeoutError):
+        return None
+    filters = [(one.config.filter_subject, *(one.config.filter_subjects or ())) for one in consumers]
+    wanted = [[subject for subject in subjects if subject] for subjects in filters]
+    return tuple(chain(*wanted)) if all(wanted) and len(wanted) >= info.state.consumer_count else None
 
 
 async def duplicate_window(options: NatsOptions) -> float:
