@@ -4,8 +4,9 @@ An event whose mark is gone is new again, so a mark must outlive every repeat of
 the operator's knowledge (the broker's retention, replays of old events), and marks younger than that are never deleted.
 
 Batches are deleted oldest first, each in a transaction of its own that takes a fraction of a second: a batch that takes
-longer is followed by a smaller one. Rows that another transaction locks are skipped and left to the next run. After an
-interruption exactly what was reported is deleted; the next run continues from there.
+longer is followed by a smaller one. Rows that another transaction locks are skipped and left to the next run. Those
+that the database refuses to delete, because an application's table refers to them for example, cost the others nothing.
+After an interruption exactly what was reported is deleted; the next run continues from there.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
-from relay.core.blame import kept
 from relay.core.durations import span
 from relay.core.errors import ConfigError
 from relay.inbox.table import opened, rows
-from relay.postgres.codec import Moment
 from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.grants import rights_text
-from relay.postgres.operating import database_time, next_size, short_transaction, uninterrupted
+from relay.postgres.operating import database_time, next_size, uninterrupted
+from relay.postgres.refused import BatchPrune, BulkRefusals, PrunePlace, fewer
 from relay.postgres.sql import TableName
 
 COUNT_MOST: Final = 5_000_000
@@ -70,30 +71,30 @@ def prune(
 ) -> PrunedMarks:
     """Delete; ``on_batch`` receives the totals after each batch, and once before the first.
 
-    Raises StorageBusy when the table is locked for more than half a second, SchemaError without the table or the
-    rights, and at its end RowRefused for marks that a trigger kept; what ``on_batch`` received stays deleted.
+    Raises StorageBusy when the table stays locked, SchemaError without the table or the rights, and at its end
+    RowRefused for marks that the database refused to delete; what ``on_batch`` received stays deleted.
     """
     with opened(url, table, _DOING, _RIGHTS) as connection:
         done = _start(connection, retention)
         on_batch(done)
-        after: Moment = "-infinity"
-        size, some_left = retention.batch_size, False
+        refusals = BulkRefusals(_DOING, "mark")
+        pruning, place = BatchPrune(connection, _DOING, refusals), PrunePlace()
+        delete, oldest = (partial(rows, connection, f"inbox/admin:{name}", table) for name in ("prune", "oldest"))
+        size = retention.batch_size
         while True:
             began = time.monotonic()
             with uninterrupted():
-                with short_transaction(connection):
-                    parameters = {"limit": size, "before": done.before, "after": after}
-                    [(chosen, last, count)] = rows(connection, "inbox/admin:prune", table, parameters)
+                count, chosen = pruning.delete({"limit": size, "before": done.before}, place, delete, oldest)
                 if count:
                     done = replace(done, count=done.count + count)
                     on_batch(done)
-            some_left |= count < chosen
-            if chosen < size or (last == after and not count):
+            if chosen is None:
+                size = fewer(size)
+                continue
+            if chosen < size:
                 break
-            after = last
             size = next_size(size, retention.batch_size, time.monotonic() - began)
-        if some_left:
-            raise kept(f"{_DOING}: old marks are left")
+        refusals.end()
         return done
 
 

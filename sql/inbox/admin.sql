@@ -17,14 +17,16 @@ FROM (
 -- Index: the one on received_at, from where the batch before has ended, so that what that one left
 -- dead in the index is not walked again; then a TID scan.
 -- Locks: the rows it deletes, skipping those that another session holds: it waits for no row.
--- Parameters: limit, before, after. Result: how many were chosen, the last one's time (NULL without one), and how many of
--- them are deleted: a trigger may keep some.
+-- Parameters: limit, before, after, excluded (names). Result: how many are deleted, the last chosen one's time (NULL when
+-- none was left), and the names of those that a trigger or a rule kept.
 WITH old AS (
     SELECT
         ctid AS tid,
-        received_at AS since
+        received_at AS since,
+        event_id || ' of ' || consumer AS name
     FROM openoutbox_inbox
     WHERE received_at < %(before)s::timestamptz AND received_at >= %(after)s::timestamptz
+        AND event_id || ' of ' || consumer <> ALL(%(excluded)s::text[])
     ORDER BY received_at
     LIMIT %(limit)s::bigint
     FOR UPDATE SKIP LOCKED
@@ -33,14 +35,27 @@ WITH old AS (
 gone AS (
     DELETE FROM openoutbox_inbox
     WHERE ctid = ANY(ARRAY(SELECT tid FROM old))
-    RETURNING 1
+    RETURNING event_id || ' of ' || consumer AS name
 )
 
 SELECT
-    COUNT(*),
+    (SELECT COUNT(*) FROM gone),
     MAX(since),
-    (SELECT COUNT(*) FROM gone)
+    COALESCE(ARRAY_AGG(name) FILTER (WHERE name NOT IN (SELECT gone.name FROM gone)), ARRAY[]::text[])
 FROM old;
+
+-- name: oldest
+-- The mark that a prune with a limit of 1 would delete. Index and parameters: as prune, without a limit. Locks: that row,
+-- skipping those that another session holds, until the transaction ends. Result: its name and time, or no row.
+SELECT
+    event_id || ' of ' || consumer,
+    received_at
+FROM openoutbox_inbox
+WHERE received_at < %(before)s::timestamptz AND received_at >= %(after)s::timestamptz
+    AND event_id || ' of ' || consumer <> ALL(%(excluded)s::text[])
+ORDER BY received_at
+LIMIT 1
+FOR UPDATE SKIP LOCKED;
 
 -- name: size
 -- The size of the inbox with its indexes, and the age of its oldest mark. Index: the one on received_at.

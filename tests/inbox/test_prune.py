@@ -67,12 +67,40 @@ def test_marks_that_a_trigger_keeps_are_passed_and_said(place: Outbox, together:
     )
     place.database.run("CREATE TRIGGER keep BEFORE DELETE ON openoutbox_inbox FOR EACH ROW EXECUTE FUNCTION keep()")
     reports: list[PrunedMarks] = []
-    with pytest.raises(RowRefused, match=f"pruning the inbox: old marks are left: {KEPT}"):
+    with pytest.raises(RowRefused, match=f"pruning the inbox: the database refused .* marks, .* of kept: .*{KEPT}"):
         prune(place.pruner_url, INBOX, WEEK, reports.append)
     if not together:
         assert reports[-1].count == old // 2
     place.database.run("DROP TRIGGER keep ON openoutbox_inbox")
     assert reports[-1].count + prune(place.pruner_url, INBOX, WEEK).count == old
+
+
+@pytest.mark.parametrize("state", ["P0001", "42P01", "55P03"])
+def test_marks_whose_trigger_raises_and_those_that_are_referred_to_are_passed_and_said(
+    place: Outbox, state: str
+) -> None:
+    mark_hourly(place, 9 * 24)
+    mark_hourly(place, 9 * 24, "kept")
+    place.database.run(
+        "CREATE TABLE effects (consumer text, event_id text, "
+        "FOREIGN KEY (consumer, event_id) REFERENCES openoutbox_inbox)"
+    )
+    place.database.run(
+        "INSERT INTO effects SELECT consumer, event_id FROM openoutbox_inbox WHERE consumer = 'billing' "
+        "ORDER BY received_at LIMIT 3"
+    )
+    body = f"BEGIN RAISE EXCEPTION 'not this one' USING ERRCODE = '{state}'; END"
+    place.database.run(f"CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $${body}$$")
+    place.database.run(
+        "CREATE TRIGGER keep BEFORE DELETE ON openoutbox_inbox FOR EACH ROW "
+        "WHEN (OLD.consumer = 'kept' AND OLD.received_at < now() - interval '8 days 18 hours') EXECUTE FUNCTION keep()"
+    )
+    old = preview(place.pruner_url, INBOX, WEEK).count
+    refused = 7  # of the hours 210 to 216
+    reports: list[PrunedMarks] = []
+    with pytest.raises(RowRefused, match=f"the database refused {refused + 3} marks"):
+        prune(place.pruner_url, INBOX, WEEK, reports.append)
+    assert reports[-1].count == old - refused - 3
 
 
 def test_a_consumer_marks_while_a_batch_is_deleted(place: Outbox) -> None:

@@ -256,3 +256,28 @@ def test_a_replay_goes_past_the_rows_that_are_refused_and_says_so(outbox: Outbox
         replay(outbox.url, TableName(), Selection(("dead",)), options, totals.append)
     assert totals[-1].total == 150
     assert outbox.counts() == {"PENDING": 150, "DEAD": 3}
+
+
+@pytest.mark.parametrize("how", ["raised 42P01", "raised 55P03"])
+def test_refused_rows_that_come_first_hold_up_no_other(outbox: Outbox, how: str) -> None:
+    """Whatever their state is taken for: others are tried before the database is to blame."""
+    old(outbox, {"bad": 5, "good": 100, "worse": 1}, "DEAD")
+    outbox.database.run("UPDATE openoutbox_events SET event_type = 'bad' WHERE event_type = 'worse'")
+    _HOSTILE[how](outbox)
+    replayed: list[Replayed] = []
+    with pytest.raises(RowRefused, match="refused 6 events"):
+        replay(outbox.url, TableName(), Selection(("dead",)), ReplayOptions(batch_size=40), replayed.append)
+    assert replayed[-1].total == 100
+
+
+@pytest.mark.parametrize("how", ["raised 42P01", "raised 55P03"])
+def test_a_prune_whose_oldest_rows_are_refused_goes_on(outbox: Outbox, how: str) -> None:
+    old(outbox, {"bad": 5, "good": 100})
+    outbox.database.run(
+        "UPDATE openoutbox_events SET delivered_at = delivered_at - interval '1 day' WHERE event_type = 'bad'"
+    )
+    _HOSTILE[how](outbox)
+    pruned: list[Pruned] = []
+    with pytest.raises(RowRefused, match="refused 5 events"):
+        prune(outbox.pruner_url, TableName(), PruneOptions(batch_size=40), pruned.append)
+    assert pruned[-1].total == 100

@@ -11,19 +11,17 @@ The database user needs SELECT, DELETE, and UPDATE of one column (PostgreSQL wan
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from functools import partial
+from typing import Any, Final, Literal
 
-from relay.core.blame import kept
-from relay.core.errors import StorageError
-from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
-from relay.outbox.admin.refused import BulkRefusals
+from relay.outbox.admin.connection import Connection, database_time, operating, rows, short_transaction
 from relay.outbox.head import EVERYWHERE
-from relay.postgres.errors import translating
 from relay.postgres.grants import rights_text
 from relay.postgres.operating import next_size, uninterrupted
+from relay.postgres.refused import BatchPrune, BulkRefusals, PrunePlace, fewer
 from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
@@ -148,20 +146,24 @@ def _prune_kind(
     on_batch: Callable[[Pruned], None],
     refusals: BulkRefusals,
 ) -> Pruned:
-    before = _before(done, kind)
-    place, waiting = _Place(), _Waiting(connection, table)
-    size = most
+    place, waiting = PrunePlace(), _Waiting(connection, table)
+    pruning, size = BatchPrune(connection, _DOING, refusals), most
+
+    def run(name: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        return rows(connection, f"outbox/prune:{name}", table, parameters, kind)
+
     while True:
         began = time.monotonic()
         with uninterrupted():
-            count, chosen = _prune_batch(connection, table, kind, {"limit": size, "before": before}, place, refusals)
+            bounds = {"limit": size, "before": _before(done, kind)}
+            count, chosen = pruning.delete(bounds, place, partial(run, "prune"), partial(run, "oldest"))
             seconds = time.monotonic() - began
             if count:
                 delivered, dead = (count, 0) if kind == "delivered" else (0, count)
                 done = replace(done, delivered=done.delivered + delivered, dead=done.dead + dead)
                 on_batch(done)
-        if chosen is None:  # a row is refused: fewer at once, until it is alone
-            size = max(size // 4, 1)
+        if chosen is None:
+            size = fewer(size)
             continue
         if chosen < size:
             return done
@@ -172,55 +174,6 @@ def _prune_kind(
                 time.sleep(min(rest, _LONGEST_REST))
                 rest -= _LONGEST_REST
                 on_batch(done)
-
-
-@dataclass(slots=True)
-class _Place:
-    """Where the next batch begins, and which rows of that moment are refused."""
-
-    after: Moment = "-infinity"
-    excluded: list[str] = field(default_factory=list)
-
-    def pass_by(self, event_ids: Sequence[str], at: Moment | None) -> None:
-        """The last batch ended at this moment, and these rows of it are refused."""
-        if at is not None and at != self.after:
-            self.after, self.excluded = at, []
-        self.excluded += event_ids
-
-
-def _prune_batch(
-    connection: Connection,
-    table: TableName,
-    kind: Kind,
-    bounds: dict[str, object],
-    place: _Place,
-    refusals: BulkRefusals,
-) -> tuple[int, int | None]:
-    """How many rows were deleted, and how many were chosen: None where they are to be fewer."""
-    parameters = {**bounds, "after": place.after, "excluded": place.excluded}
-    try:
-        with translating(_DOING), short_transaction(connection):
-            [(count, last, kept_ids)] = rows(connection, "outbox/prune:prune", table, parameters, kind)
-    except StorageError as error:
-        if not error.may_blame_row:
-            raise
-        if bounds["limit"] == 1:
-            with short_transaction(connection):
-                oldest = rows(connection, "outbox/prune:oldest", table, parameters, kind)
-            if not oldest:
-                raise  # it fails without a row, too
-            [(event_id, at)] = oldest
-            refusals.failed(event_id, error)
-            place.pass_by([event_id], at)
-        return 0, None
-    for event_id in kept_ids:
-        refusals.failed(event_id, kept(_DOING))
-        if count:
-            refusals.went_through()
-    if count:
-        refusals.went_through()
-    place.pass_by(kept_ids, last)
-    return count, count + len(kept_ids)
 
 
 class _Waiting:

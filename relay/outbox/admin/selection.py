@@ -21,9 +21,9 @@ from relay.outbox.admin import examination
 from relay.outbox.admin.causes import CauseMark
 from relay.outbox.admin.connection import Connection, Moment, database_time, rows, short_transaction
 from relay.outbox.admin.examination import Examination, ExaminedEvent, SearchPosition
-from relay.outbox.admin.refused import BulkRefusals
 from relay.postgres.errors import translating
 from relay.postgres.operating import uninterrupted
+from relay.postgres.refused import BulkRefusals
 from relay.postgres.sql import TableName, statement
 
 COUNT_MOST: Final = 5_000_000
