@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import RowRefused
@@ -51,6 +52,8 @@ class MemoryRow:
     acknowledged_by: str | None = None
 
 
+age: Callable[[MemoryRow], tuple[datetime, datetime]] = attrgetter("available_at", "created_at")
+"""Where a row is in the order of claims."""
 Trigger = Callable[[MemoryRow, MemoryRow], str | None]
 """Sees a row before and after an update; returns why it is refused, or None. A CHECK looks at ``after`` only."""
 
@@ -208,8 +211,10 @@ class MemoryOutbox:
         if self._key_order is not None:
             return self._due_in_order(now, limit, excluded)
         left_out = {*excluded, *self.table.locked}
-        due = [row for row in self._in(Status.PENDING) if row.available_at <= now and row.event_id not in left_out]
-        return sorted((row for row in self._seen(due) if row.event_type not in without), key=_age)[:limit]
+        pending = Status.PENDING
+        due = [row for row in self.table.rows.values() if row.status is pending and row.available_at <= now]
+        seen = self._seen([row for row in due if row.event_id not in left_out])
+        return sorted((row for row in seen if row.event_type not in without), key=age)[:limit]
 
     def _due_in_order(self, now: datetime, limit: int, excluded: Sequence[EventId]) -> list[MemoryRow]:
         """Of each key the first unfinished row, then equal shares of those right behind them."""
@@ -217,7 +222,7 @@ class MemoryOutbox:
         runs: dict[str, list[MemoryRow]] = {}
         finished = (Status.DELIVERED, Status.DEAD) if self._key_order is KeyOrder.SKIP else (Status.DELIVERED,)
         unfinished = [row for row in self.table.rows.values() if row.status not in finished]
-        for row in sorted(unfinished, key=lambda row: row.insertion_order):
+        for row in sorted(unfinished, key=attrgetter("insertion_order")):
             runs.setdefault(row.partition_key or row.event_id, []).append(row)
 
         def is_claimable(row: MemoryRow) -> bool:
@@ -225,10 +230,10 @@ class MemoryOutbox:
             return due and not self._is_paused(row)
 
         free = [list(itertools.takewhile(is_claimable, run)) for run in runs.values() if self._is_free(run[0])]
-        leading = sorted((run for run in free if run and self._seen(run[:1])), key=lambda run: _age(run[0]))[:limit]
+        leading = sorted((run for run in free if run and self._seen(run[:1])), key=lambda run: age(run[0]))[:limit]
         share = limit // max(len(leading), 1)
         places = itertools.zip_longest(*(run[:share] for run in leading))
-        return [row for place in places for row in sorted(filter(None, place), key=_age)]
+        return [row for place in places for row in sorted(filter(None, place), key=age)]
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced."""
@@ -375,10 +380,6 @@ def _fail(row: MemoryRow, error: str, now: datetime, delay: float | None) -> Non
         row.status = Status.DEAD
     else:
         row.status, row.available_at = Status.PENDING, now + timedelta(seconds=delay)
-
-
-def _age(row: MemoryRow) -> tuple[datetime, datetime]:
-    return row.available_at, row.created_at
 
 
 def _event(row: MemoryRow, now: datetime) -> OutboxEvent:

@@ -21,7 +21,7 @@ from relay.outbox.look import Look
 from relay.outbox.paused import PausedRows
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName
-from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow, MemoryTable
+from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow, MemoryTable, age
 
 _ROWS_PER_LOOK = 2
 _MICROSECOND = 1e-6
@@ -105,8 +105,10 @@ class PausingOutbox(MemoryOutbox):
 
     def first_due(self) -> Place | None:
         """The first place at which a claim that is sent now sees a row."""
-        due = (row for row in self._in(Status.PENDING) if row.available_at <= self.table.now and self._is_seen(row))
-        return min(map(place, due), default=None)
+        now = self.table.now
+        due = (row for row in self._in(Status.PENDING) if row.available_at <= now and self._is_seen(row))
+        first = min(due, key=age, default=None)
+        return None if first is None else place(first)
 
     def _is_paused(self, row: MemoryRow) -> bool:
         return _left_out(row, self.patterns, self.in_part)
@@ -121,7 +123,11 @@ class PausingOutbox(MemoryOutbox):
     def _seen(self, rows: list[MemoryRow]) -> list[MemoryRow]:
         if self._sees_all and not self.patterns and not self.in_part:
             return rows
-        return [row for row in rows if self._is_seen(row) and not self._is_paused(row)]
+        types = {row.event_type for row in rows}
+        out = {one for one in types if _matches(one, self.patterns)}
+        out_in_part = {one for one in types if _matches(one, self.patterns + self.in_part)}
+        seen = rows if self._sees_all else [row for row in rows if self._is_seen(row)]
+        return [row for row in seen if row.event_type not in (out if row.acknowledged_by is None else out_in_part)]
 
 
 class SimulatedPausedRows(PausedRows):

@@ -16,7 +16,7 @@ def shrink(result: Result) -> Result:
         parts: list[Fault | Transaction] = [*best.plan.faults, *best.plan.transactions]
         for part in parts:
             tried = play(best.plan.without(part), type(best.world))
-            if tried.violation is not None:
+            if type(tried.violation) is type(result.violation):
                 best, smaller = tried, True
                 break
     return best

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.system.simulation.laws import LawWorld, draw_law
+from tests.system.simulation.ledger import Violation
 from tests.system.simulation.mutate import mutate
+from tests.system.simulation.shrink import shrink
 from tests.system.simulation.world import play
 
 _FEW = 40
@@ -49,3 +51,12 @@ def test_a_cut_that_is_taken_for_an_absence_is_found(monkeypatch: pytest.MonkeyP
         monkeypatch, "relay.engine.destination.member", cut, "if isinstance(outcome, TimedOut) else self._no_answer()"
     )
     assert any("without an attempt, while probes are answered" in one for one in violations(0, _FEW))
+
+
+def test_a_history_that_fails_is_shrunk_to_a_smaller_one_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, "relay.engine.destination.fanout", "if not self._failures:", "if self._acknowledged:")
+    results = (play(draw_law(seed), LawWorld) for seed in range(_FEW))
+    result = next(one for one in results if one.violation is not None)
+    smaller = shrink(result)
+    assert (type(smaller.world), type(smaller.violation)) == (LawWorld, Violation)
+    assert len(smaller.plan.transactions) < len(result.plan.transactions)
