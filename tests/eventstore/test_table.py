@@ -121,6 +121,18 @@ async def test_an_append_whose_notification_fails_is_appended(
     assert [event.type for event in await store.read_stream(TENANT, STREAM)] == ["A", "B"]
 
 
+async def test_a_store_that_was_not_migrated_yet_notifies_within_the_append(
+    store: EventStore, database: Database
+) -> None:
+    """The program is newer than its database for as long as a deployment takes."""
+    database.run("DROP PROCEDURE event_append_then_notify")
+    with database.connect() as listener:
+        listener.execute("LISTEN eventrecorded")
+        await store.append(TENANT, STREAM, [NewEvent("First")], NO_STREAM)
+        (note,) = listener.notifies(timeout=patience(), stop_after=1)
+    assert note.payload.endswith("/1/First")
+
+
 async def test_notifications_are_switched_per_store(store: EventStore, database: Database, positions: str) -> None:
     await store.migrate(positions=positions, notify=False)  # type: ignore[arg-type]
     with database.connect() as listener:
