@@ -141,6 +141,23 @@ def test_reschedule_gives_another_time_not_before_it_was_created(api: Database) 
     assert api.run("SELECT available_at FROM openoutbox_events") == [(later,)]
 
 
+@pytest.mark.parametrize(
+    ("happens", "name", "more"),
+    [("DELETE", "cancel", ()), ("UPDATE", "reschedule", (datetime(2099, 1, 1, tzinfo=UTC),))],
+)
+def test_an_event_that_a_trigger_keeps_is_an_error(
+    api: Database, happens: str, name: str, more: tuple[object, ...]
+) -> None:
+    event_id = call(api, "enqueue", "t", "{}")
+    api.run(f"""
+        CREATE FUNCTION kept() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+        CREATE TRIGGER kept BEFORE {happens} ON openoutbox_events FOR EACH ROW EXECUTE FUNCTION kept();
+    """)
+    with pytest.raises(psycopg.errors.TriggeredActionException, match=f"keeps event {event_id}"):
+        call(api, name, event_id, *more)
+    assert call(api, name, uuid4(), *more) is False
+
+
 @pytest.fixture
 def application(api: Database) -> Iterator[str]:
     """A role that may insert and nothing else."""

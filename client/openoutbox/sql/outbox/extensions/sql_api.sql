@@ -74,6 +74,7 @@ $body$;
 -- Deletes an event that is PENDING and not claimed. True: it is gone and will not be sent again. False: there is none,
 -- or it is too late. The warning may_have_been_sent says that a relay had it before: a lease that ended, a failure or
 -- a replay; one that changed nothing but the time (reschedule) is not told from those.
+-- The row is locked first: a DELETE that then finds none was stopped by a trigger, and by no relay.
 CREATE OR REPLACE FUNCTION openoutbox_cancel(event_id UUID) RETURNS BOOLEAN
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $body$
 DECLARE
@@ -82,13 +83,22 @@ BEGIN
     IF (SELECT relrowsecurity FROM pg_class WHERE oid = $name$openoutbox_events$name$::REGCLASS) THEN
         RAISE insufficient_privilege USING MESSAGE = 'the outbox has row-level security; delete the row by its policies';
     END IF;
-    DELETE FROM openoutbox_events AS waiting
+    PERFORM FROM openoutbox_events AS waiting
     WHERE waiting.event_id = $1 AND waiting.status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN FALSE;
+    END IF;
+    DELETE FROM openoutbox_events AS waiting
+    WHERE waiting.event_id = $1
     RETURNING waiting.attempts = 0 AND waiting.updated_at = waiting.created_at INTO untouched;
-    IF NOT untouched THEN
+    IF NOT FOUND THEN
+        RAISE triggered_action_exception
+        USING MESSAGE = 'a BEFORE trigger or a rule of the outbox keeps event ' || $1 || '; it was not cancelled';
+    ELSIF NOT untouched THEN
         RAISE WARNING 'may_have_been_sent' USING DETAIL = 'a relay may have had event ' || $1 || ' before';
     END IF;
-    RETURN untouched IS NOT NULL;
+    RETURN TRUE;
 END
 $body$;
 
@@ -104,14 +114,21 @@ BEGIN
     ELSIF ISFINITE($2) IS NOT TRUE THEN
         RAISE invalid_parameter_value USING MESSAGE = 'at: NULL or infinite; pass a time';
     END IF;
-    UPDATE openoutbox_events AS waiting
-    SET available_at = $2, updated_at = NOW()
+    SELECT waiting.created_at INTO created
+    FROM openoutbox_events AS waiting
     WHERE waiting.event_id = $1 AND waiting.status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
-    RETURNING waiting.created_at INTO created;
-    IF $2 < created THEN
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN FALSE;
+    ELSIF $2 < created THEN
         RAISE invalid_parameter_value USING MESSAGE = 'at: ' || $2 || ' is before the event was created, ' || created;
     END IF;
-    RETURN created IS NOT NULL;
+    UPDATE openoutbox_events AS waiting SET available_at = $2, updated_at = NOW() WHERE waiting.event_id = $1;
+    IF NOT FOUND THEN
+        RAISE triggered_action_exception
+        USING MESSAGE = 'a BEFORE trigger or a rule of the outbox keeps event ' || $1 || ' as it was; it is due as before';
+    END IF;
+    RETURN TRUE;
 END
 $body$;
 
