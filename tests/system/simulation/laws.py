@@ -33,7 +33,7 @@ ALONE, BOTH = "x", "x.y"
 """The event type that goes to the second broker, and the one that goes to both; the rest goes to the first."""
 BOUND = 2.0
 """Seconds, of which 99 of 100 events of the first broker take less."""
-_WATCHED = 4.0
+_WATCHED = 10.0
 """Seconds after the last insert."""
 
 
@@ -139,17 +139,16 @@ def _transactions(rng: random.Random, places: int, *, in_order: bool) -> tuple[T
     def insert(at: float, event_types: Sequence[str]) -> Transaction:
         return Transaction(at, 0.0, rolled_back=False, events=tuple(map(new, event_types)))
 
-    last = rng.choice([3.0, 3.0, 3.0, 10.0])  # most troubles show at once; a hold grows longer
-    times = sorted(round(rng.uniform(0.1, last), 3) for _ in range(4))
-    first = insert(0.0, [ALONE] * rng.choice([5, places + 10]))
-    return (first, *(insert(at, rng.choices(["z", "z", "z", ALONE, BOTH], k=6)) for at in times))
+    times = sorted(round(rng.uniform(0.1, 10.0), 3) for _ in range(12))
+    first = insert(0.0, [ALONE] * rng.choice([5, places + 20]))
+    return (first, *(insert(at, rng.choices(["z", "z", "z", ALONE, BOTH], k=2)) for at in times))
 
 
 def draw_law(seed: int) -> Plan:
     """The plan of one seed: relays and keys of other histories, a trouble for good, and more events of it than fit."""
     basis = draw_basis(seed)
     rng = random.Random(f"law {seed}")
-    places = rng.choice([40, 60])  # half of the last quarter is for those for both that wait for a slow one
+    places = rng.choice([40, 80])  # half of the last quarter is for those for both that wait for a slow one
     relays = tuple(
         replace(
             one,
@@ -161,16 +160,14 @@ def draw_law(seed: int) -> Plan:
                 for each in one.options[:1]
             ),
         )
-        for one in basis.relays[: rng.choice([1, 1, 1, 2])]  # one alone has the whole backlog
+        for one in basis.relays
     )
     transactions = _transactions(rng, places, in_order=basis.key_order is not None)
     mine = tuple(one.event_id for each in transactions for one in each.events if one.destination in (ALONE, BOTH))
-    late = f.LateAnswers(0.0, FOR_GOOD, round(basis.publish_timeout * rng.uniform(0.3, 0.9), 3))
     troubles: list[Callable[[], Fault]] = [
         lambda: f.BrokerAway(0.0, FOR_GOOD, ""),
         lambda: f.BrokerSilent(0.0, FOR_GOOD, ""),
-        lambda: late,
-        lambda: late,
+        lambda: f.LateAnswers(0.0, FOR_GOOD, round(basis.publish_timeout * rng.uniform(0.3, 0.9), 3)),
         lambda: Blocked(0.0, FOR_GOOD, rng.random() < 0.5),
         lambda: f.AllRefused(0.0, FOR_GOOD),
         lambda: f.Answered(0.0, FOR_GOOD, mine, Answer.CUT),
