@@ -118,7 +118,7 @@ def test_other_exceptions_pass() -> None:
         ('connection to server at "h", port 5432 failed: Connection refused', "no server listens"),
         ("failed to resolve host 'h': [Errno -2] Name or service not known", "correct the host"),
         ('could not translate host name "h" to address: Name or service not known', "correct the host"),
-        ("connection timeout expired", "a wrong host or a firewall"),
+        ("connection timeout expired", "a wrong host or port, or a firewall"),
         ('FATAL:  password authentication failed for user "app"', "correct the user or the password"),
         ("connection failed: fe_sendauth: no password supplied", "add the password"),
         ('FATAL:  no pg_hba.conf entry for host "::1", user "app", database "d", no encryption', "sslmode"),
