@@ -19,6 +19,9 @@ LINES = 5
 
 PAGES = [document for document in DOCUMENTS if document.startswith("docs/")]
 
+_ROWS = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+_TABLE = re.compile(r"\|.*\n\|[-: |]+\|\n")
+
 UNFINISHED: frozenset[str] = frozenset()
 """Pages that are not written this way yet. May only shrink: a page that is, must be taken out."""
 
@@ -83,6 +86,12 @@ def loose(text: str) -> list[str]:
 @pytest.mark.parametrize("document", PAGES)
 def test_a_paragraph_of_a_list_is_one_on_the_site_too(document: str) -> None:
     assert loose(prose(document)) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_table_has_a_head(document: str) -> None:
+    """A blank line within a table ends it: what follows is shown as text, with its bars."""
+    assert [rows.splitlines()[0] for rows in _ROWS.findall(prose(document)) if not _TABLE.match(rows)] == []
 
 
 @pytest.mark.parametrize("document", [page for page in PAGES if page not in UNFINISHED])
