@@ -10,7 +10,7 @@ from typing import Final
 
 _HOW: Final = {
     "STORAGE_URL": "write postgres://host:5432/database?user=name",
-    "DELIVERY_LOG_URL": "set it, or pass --delivery-log-url postgres://user@host:5432/database",
+    "DELIVERY_LOG_URL": "write postgres://user@host:5432/database; relay-cli log also takes --delivery-log-url",
 }
 _OTHERS: Final = {
     "STORAGE_URL": ("DATABASE_URL", "POSTGRES_URL", "POSTGRESQL_URL"),
@@ -21,6 +21,7 @@ _OTHERS: Final = {
 
 def missing(variable: str, names: Collection[str]) -> str:
     """The sentence for ``variable``; ``names`` are those of all variables that are set, in any case."""
-    others = [name for name in sorted(names) if name.upper() in (variable, *_OTHERS[variable])]
+    others = [name for name in sorted(names) if name.upper() in (variable, *_OTHERS.get(variable, ()))]
     said = [f"{name} is set and is not read: set {variable} instead" for name in others]
-    return "; ".join([f"{variable} is not set", _HOW[variable], *said])
+    how = [_HOW[variable]] if variable in _HOW else []
+    return "; ".join([f"{variable} is not set", *how, *said])
