@@ -123,11 +123,7 @@ class PausingOutbox(MemoryOutbox):
     def _seen(self, rows: list[MemoryRow]) -> list[MemoryRow]:
         if self._sees_all and not self.patterns and not self.in_part:
             return rows
-        types = {row.event_type for row in rows}
-        out = {one for one in types if _matches(one, self.patterns)}
-        out_in_part = {one for one in types if _matches(one, self.patterns + self.in_part)}
-        seen = rows if self._sees_all else [row for row in rows if self._is_seen(row)]
-        return [row for row in seen if row.event_type not in (out if row.acknowledged_by is None else out_in_part)]
+        return [row for row in rows if self._is_seen(row) and not self._is_paused(row)]
 
 
 class SimulatedPausedRows(PausedRows):
