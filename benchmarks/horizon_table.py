@@ -105,9 +105,10 @@ def draw_steady(cells: Sequence[Cell], axes: Any) -> None:  # noqa: ANN401  # ma
         at = [number + (place - 1.5) * 0.2 for number in range(len(groups))]
         label = f"{name[-3:]}, {'held' if held else 'free'}"
         axes.bar(at, heights, 0.2, label=label, color="#3182bd" if held else "#9ecae1", alpha=1.0 if place > 1 else 0.6)
-    axes.set_xticks(range(len(groups)), [f"{mode}\nORDERING={ordering}" for mode, ordering in groups])
+    axes.set_xticks(range(len(groups)), [f"{mode}\n{ordering}" for mode, ordering in groups])
+    axes.set_xlabel("ON_DELIVERED, ORDERING")
     axes.set_ylabel("stored, ms")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _medians(curves: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:

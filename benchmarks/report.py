@@ -133,7 +133,7 @@ def _growth(figures: dict[str, Any]) -> str:
 def _horizon(figures: dict[str, Any]) -> str:
     cells = [HorizonCell(**cell) for cell in figures["cells"]]
     steady = any(cell.what == "steady" for cell in cells)
-    figure, axes = plt.subplots(1, 1 + steady, figsize=(9, 3.5) if steady else (7, 3), squeeze=False)
+    figure, axes = plt.subplots(1, 1 + steady, figsize=(11, 3.5) if steady else (7, 3), squeeze=False)
     draw_drain(cells, axes[0][0])
     if steady:
         draw_steady(cells, axes[0][1])
