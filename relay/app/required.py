@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from pydantic import SecretStr
 
 from relay.core.errors import ConfigError
-from relay.settings.missing import missing
 
 
 def required(secret: SecretStr | None, name: str) -> str:
-    """The secret's value. Raises ConfigError where it is not set, with what to do."""
+    """The secret's value. Raises ConfigError, naming the variable, where it is not set."""
     if secret is None:
-        raise ConfigError(missing(name, os.environ))
+        raise ConfigError(f"{name} is not set")
     return secret.get_secret_value()

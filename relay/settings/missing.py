@@ -10,7 +10,7 @@ from typing import Final
 
 _HOW: Final = {
     "STORAGE_URL": "write postgres://host:5432/database?user=name",
-    "DELIVERY_LOG_URL": "write postgres://user@host:5432/database; relay-cli log also takes --delivery-log-url",
+    "DELIVERY_LOG_URL": "set it, or pass --delivery-log-url postgres://user@host:5432/database",
 }
 _OTHERS: Final = {
     "STORAGE_URL": ("DATABASE_URL", "POSTGRES_URL", "POSTGRESQL_URL"),
@@ -21,7 +21,6 @@ _OTHERS: Final = {
 
 def missing(variable: str, names: Collection[str]) -> str:
     """The sentence for ``variable``; ``names`` are those of all variables that are set, in any case."""
-    others = [name for name in sorted(names) if name.upper() in (variable, *_OTHERS.get(variable, ()))]
+    others = [name for name in sorted(names) if name.upper() in (variable, *_OTHERS[variable])]
     said = [f"{name} is set and is not read: set {variable} instead" for name in others]
-    how = [_HOW[variable]] if variable in _HOW else []
-    return "; ".join([f"{variable} is not set", *how, *said])
+    return "; ".join([f"{variable} is not set", _HOW[variable], *said])
