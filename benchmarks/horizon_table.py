@@ -107,6 +107,8 @@ def draw_steady(cells: Sequence[Cell], axes: Any) -> None:  # noqa: ANN401  # ma
         axes.bar(at, heights, 0.2, label=label, color="#3182bd" if held else "#9ecae1", alpha=1.0 if place > 1 else 0.6)
     axes.set_xticks(range(len(groups)), [f"{mode}\n{ordering}" for mode, ordering in groups])
     axes.set_xlabel("ON_DELIVERED, ORDERING")
+    axes.set_yscale("log")  # p50 and p99 lie a hundredfold apart
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylabel("stored, ms")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
