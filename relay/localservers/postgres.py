@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import psycopg
 
@@ -38,6 +39,7 @@ class PostgresServer(LocalServer):
     name = "PostgreSQL"
     ready_within = 60.0
     polite = signal.SIGINT  # the fast shutdown; SIGTERM would wait for clients to leave
+    programs: ClassVar[Path | None] = None  # a folder of another PostgreSQL, in place of the default build; for tests
 
     def __init__(
         self, *, build: str = DEFAULT_BUILD, durable: bool = False, settings: Mapping[str, str] | None = None
@@ -61,6 +63,8 @@ class PostgresServer(LocalServer):
     @property
     def bin(self) -> Path:
         """The folder of its tools (psql, pgbench, pg_basebackup); it is readable for the account it runs as."""
+        if self.programs is not None and self._build == DEFAULT_BUILD:
+            return self.programs
         if self._bin is None:
             self._bin = _usable_binaries(self._build, self.folder, self._account)
         return self._bin

@@ -7,9 +7,11 @@ import signal
 import psycopg
 import pytest
 
-from relay.localservers.postgres import PostgresServer
+from relay.localservers.postgres import NEWEST_BUILD, PostgresServer
 from relay.localservers.process import ServerFailed, alive
 from tests.support.fixtures.postgres import Database
+from tests.support.servers.memory_postgres import MemoryPostgres
+from tests.support.servers.standby import StandbyServer
 
 pytestmark = pytest.mark.postgres
 
@@ -55,3 +57,17 @@ def test_closing_ends_the_process_and_deletes_the_data() -> None:
         assert alive(pid)
     assert not alive(pid)
     assert not folder.exists()
+
+
+def test_programs_of_another_version_take_the_place_of_the_default_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MemoryPostgres(build=NEWEST_BUILD) as newest:
+        monkeypatch.setattr(PostgresServer, "programs", newest.bin)
+        with MemoryPostgres() as server, StandbyServer(server) as standby:
+            numbers = {number(one) for one in (newest, server, standby)}
+    assert len(numbers) == 1
+    assert numbers.pop() >= 180000
+
+
+def number(server: PostgresServer) -> int:
+    with psycopg.connect(server.url) as connection:
+        return connection.info.server_version

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 from pathlib import Path
 from typing import Final
 
-from relay.localservers.postgres import DEFAULT_BUILD
+from relay.localservers.postgres import DEFAULT_BUILD, NEWEST_BUILD
 from tests.support.waiting import patience
 
-TOOLS: Final = Path(__import__(DEFAULT_BUILD).__path__[0]) / "pginstall/bin"
+
+def _tools(build: str) -> Path:
+    spec = importlib.util.find_spec(build)  # to import the newest build warns of the machine's folders
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "pginstall/bin"
+
+
+TOOLS: Final = _tools(DEFAULT_BUILD)
+NEWEST_TOOLS: Final = _tools(NEWEST_BUILD)
+"""Those that work with a server of every supported version."""
 WITH_PSQL: Final = f"{TOOLS}:/usr/local/bin:/usr/bin:/bin"
 """The PATH of a machine that has them."""
 

@@ -25,15 +25,6 @@ hostssl all relay 127.0.0.1/32 scram-sha-256
 hostssl all {CERTIFIED} 127.0.0.1/32 cert
 hostssl all all 127.0.0.1/32 scram-sha-256
 """
-_BINARIES = os.environ.get("TEST_POSTGRES_BIN")
-
-
-class _Installed(PostgresServer):
-    """The one whose ``initdb`` and ``postgres`` TEST_POSTGRES_BIN names: of a version that no wheel brings with TLS."""
-
-    @property
-    def bin(self) -> Path:
-        return Path(str(_BINARIES))
 
 
 class SecuredPostgres:
@@ -45,7 +36,7 @@ class SecuredPostgres:
         self.strangers = Identities(folder / "strangers")
         """Another authority, which the server does not know."""
         self._files = make_folder("identity", unprivileged())
-        self.server = (_Installed if _BINARIES else PostgresServer)(settings=self._settings())
+        self.server = PostgresServer(settings=self._settings())
 
     def __enter__(self) -> Self:
         self.server.start()

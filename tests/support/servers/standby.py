@@ -6,6 +6,7 @@ import psycopg
 
 from relay.localservers.postgres import PostgresServer
 from relay.localservers.process import free_port, run_tool
+from tests.support.psql import NEWEST_TOOLS
 from tests.support.waiting import wait_until
 
 
@@ -20,7 +21,8 @@ class StandbyServer(PostgresServer):
         if not (self.folder / "data").exists():
             source = ["-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres"]
             options = ["-R", "-X", "stream", "-c", "fast", "--no-sync"]
-            tool = self.bin / "pg_basebackup"
+            own = self.bin / "pg_basebackup"  # programs that TEST_POSTGRES_BIN names may lack it
+            tool = own if own.exists() else NEWEST_TOOLS / own.name
             run_tool([tool, *source, "-D", self.folder / "data", *options], self.folder, self._account)
         self.port = free_port()
 
