@@ -98,9 +98,11 @@ def _examine_role(
 ) -> list[Finding]:
     """Read the settings of this role alone: a job that prunes knows no broker."""
     from relay.app.rolecheck import examine_role
+    from relay.settings.locations import log_address
     from relay.settings.settings import Settings
 
     if role is Role.DELIVERYLOG:
+        log_address({})  # ends the command where it is not set, and names what was set in its place
         settings = Settings.from_process(only={"DELIVERY_LOG_URL", "DELIVERY_LOG_SCHEMA", "DELIVERY_LOG_PREFIX"})
     else:
         only = _CONSOLE if role is Role.CONSOLE else ()

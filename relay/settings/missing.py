@@ -10,7 +10,7 @@ from typing import Final
 
 _HOW: Final = {
     "STORAGE_URL": "write postgres://host:5432/database?user=name",
-    "DELIVERY_LOG_URL": "set it, or pass --delivery-log-url postgres://user@host:5432/database",
+    "DELIVERY_LOG_URL": "write postgres://user@host:5432/database; relay-cli log also takes --delivery-log-url",
 }
 _OTHERS: Final = {
     "STORAGE_URL": ("DATABASE_URL", "POSTGRES_URL", "POSTGRESQL_URL"),

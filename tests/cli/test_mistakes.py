@@ -28,6 +28,12 @@ SETTINGS = [
     Mistake("stats", {"DATABASE_URL": DOWN}, 2, ("DATABASE_URL is set and is not read: set STORAGE_URL instead",)),
     Mistake("check", {"storage_url": DOWN}, 2, ("storage_url is set and is not read: set STORAGE_URL instead",)),
     Mistake("log events", {"LOG_STORE_URL": DOWN}, 2, ("LOG_STORE_URL is set and is not read: set DELIVERY_LOG_URL",)),
+    Mistake(
+        "check --for deliverylog",
+        STORAGE | {"LOG_STORE_URL": DOWN},
+        2,
+        ("DELIVERY_LOG_URL is not set", "LOG_STORE_URL is set and is not read: set DELIVERY_LOG_URL instead"),
+    ),
     Mistake("stats", {"STORAGE_URL": "mysql://u:hunter2@h/d"}, 2, ("not a PostgreSQL URL", "write postgres://")),
     Mistake("stats", {"STORAGE_URL": "localhost:5432/orders"}, 2, ("not a PostgreSQL URL", "write postgres://")),
     Mistake("stats --storage-url redis://h", {}, 2, ("not a PostgreSQL URL",)),
