@@ -12,6 +12,7 @@ from relay.core.finding import Finding, Level
 from relay.core.role import Role
 from relay.core.secrets import mask_secrets
 from relay_cli.groups import HELP, single_command
+from relay_cli.inbox_options import Inbox
 from relay_cli.options import Json, StorageUrl, Table, read_settings
 from relay_cli.output import one_line, print_json, say
 from relay_cli.screen import columns, painted, wrapped
@@ -48,6 +49,7 @@ def command(
     role: For = Role.RELAY,
     delivered_age: DeliveredAge = "7d",  # type: ignore[assignment]  # typer parses a default as it parses a value
     schema: Schema = None,
+    inbox: Inbox = None,
     strict: Strict = False,
     table: Table = None,
     storage_url: StorageUrl = None,
@@ -62,7 +64,7 @@ def command(
 
     With --for it examines the user of another job instead, and names the command or GRANT for what it lacks: prune,
     reader (dashboards, stats, list, show), operator (pause, resume, fleet), console (event store and DELIVERY_LOG_URL
-    too), spark, eventstore (writer, reader or subscriber), deliverylog (recorder or reader, in DELIVERY_LOG_URL).
+    too), consumer, spark, eventstore (writer, reader, subscriber), deliverylog (recorder, reader; DELIVERY_LOG_URL).
 
     Exit codes: 0 no errors, 1 an error (with --strict also a warning), 2 wrong usage or an invalid setting.
 
@@ -72,7 +74,7 @@ def command(
     if role is Role.RELAY:
         findings = _examine_relay(context, storage_url, table, delivered_age)
     else:
-        findings = _examine_role(role, context, storage_url, table, delivered_age, schema)
+        findings = _examine_role(role, context, storage_url, table, delivered_age, schema, inbox)
     failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     failed = any(finding.level in failing for finding in findings)
     if as_json:
@@ -94,10 +96,17 @@ def _examine_relay(
 
 
 def _examine_role(
-    role: Role, context: typer.Context, storage_url: str | None, table: str | None, retention: float, schema: str | None
+    role: Role,
+    context: typer.Context,
+    storage_url: str | None,
+    table: str | None,
+    retention: float,
+    schema: str | None,
+    inbox: str | None,
 ) -> list[Finding]:
     """Read the settings of this role alone: a job that prunes knows no broker."""
     from relay.app.rolecheck import examine_role
+    from relay.postgres.sql import TableName
     from relay.settings.locations import log_address
     from relay.settings.settings import Settings
 
@@ -107,7 +116,8 @@ def _examine_role(
     else:
         only = _CONSOLE if role is Role.CONSOLE else ()
         settings = read_settings(context, storage_url, table, only=only)
-    return _masked(examine_role(role, settings, retention, schema))
+    name = None if inbox is None else TableName.parse(inbox)
+    return _masked(examine_role(role, settings, retention, schema, name))
 
 
 def _masked(findings: list[Finding]) -> list[Finding]:

@@ -19,6 +19,23 @@ InboxTable = Annotated[
 ]
 
 
+Inboxes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--inbox",
+        metavar="[SCHEMA.]TABLE",
+        help="An inbox, instead of openoutbox_inbox. Repeatable.",
+        show_default=False,
+    ),
+]
+Inbox = Annotated[
+    str | None,
+    typer.Option(
+        "--inbox", metavar="[SCHEMA.]TABLE", help="The inbox, instead of openoutbox_inbox.", show_default=False
+    ),
+]
+
+
 class InboxLocation(NamedTuple):
     """The consumer's database and its inbox; the URL holds the password."""
 

@@ -11,6 +11,7 @@ from relay.core.role import Role
 from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.codes import INCOMPLETE
 from relay_cli.groups import HELP, single_command
+from relay_cli.inbox_options import Inboxes
 from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import print_json, say
 from relay_cli.values import choice
@@ -42,6 +43,7 @@ def command(
     context: typer.Context,
     roles: For = None,
     table: Table = None,
+    inbox: Inboxes = None,
     migrator: Migrator = None,
     dry_run: DryRun = False,
     storage_url: StorageUrl = None,
@@ -58,6 +60,7 @@ def command(
     else is done, and running it again finishes. --dry-run prints all statements for psql.
 
     NAME is one of writer, consumer, relay, prune, reader, operator, console, migrate, deliverylog, eventstore, spark.
+    An inbox whose name has no schema is looked for in that of the outbox.
     DELIVERY_LOG_SCHEMA, EVENT_STORE_SCHEMA and ON_DELIVERED are read from the environment.
 
     Exit codes: 0 done or up to date, 1 the database fails, 2 wrong usage, 3 other roles must run what was printed.
@@ -69,15 +72,16 @@ def command(
     chosen = [choice(Role)(name.strip()) for name in roles.split(",")] if roles is not None else []
     settings = read_settings(context, storage_url, table, only=_READ)
     url, _ = storage_of(settings)
-    request = _request(settings, chosen, migrator or [])
+    request = _request(settings, chosen, migrator or [], inbox or [])
     result = show(url, request) if dry_run else set_up(url, request, None if as_json else _report)
     print_json(_answer(result, dry_run=dry_run)) if as_json else _print(result, dry_run=dry_run)
     if result.left.steps and not dry_run:
         raise typer.Exit(INCOMPLETE)
 
 
-def _request(settings: Settings, chosen: list[Role], migrators: list[str]) -> RolesRequest:
+def _request(settings: Settings, chosen: list[Role], migrators: list[str], inboxes: list[str]) -> RolesRequest:
     from relay.app.roles import RolesRequest
+    from relay.postgres.sql import TableName
 
     return RolesRequest(
         settings.storage_table_name,
@@ -86,6 +90,7 @@ def _request(settings: Settings, chosen: list[Role], migrators: list[str]) -> Ro
         settings.event_store_schema or DEFAULT_SCHEMA,
         delete_delivered=settings.on_delivered == "delete",
         migrators=migrators,
+        inboxes=[TableName.parse(name) for name in inboxes],
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from relay.app.required import required
-from relay.app.roles import RolesRequest, not_owned
+from relay.app.roles import RolesRequest, inbox_migrate, not_owned
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.core.role import Role
@@ -22,20 +22,13 @@ from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.eventstore.schema import Access, grants
 from relay.eventstore.statements import EventStoreStatements
 from relay.inbox.grants import grants as inbox_grants
+from relay.inbox.grants import inbox_beside
 from relay.outbox.admin.grants import lacking_rights
 from relay.outbox.admin.rolecheck import check_role
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
 from relay.postgres.grants import Holding, Right, bare, holding, rights_of
-from relay.postgres.sql import (
-    DEFAULT_INBOX,
-    DEFAULT_SCHEMA,
-    Name,
-    TableName,
-    quote_identifier,
-    statement,
-    without_parameters,
-)
+from relay.postgres.sql import DEFAULT_SCHEMA, Name, TableName, quote_identifier, statement, without_parameters
 from relay.postgres.url import connection_parameters
 from relay.settings.settings import Settings
 from relay.spark.statements import DEFAULT_SCHEMA as SPARK_SCHEMA
@@ -67,12 +60,15 @@ class _Lacking(NamedTuple):
         return len(self.rights) / self.asked
 
 
-def examine_role(role: Role, settings: Settings, retention: float, schema: str | None = None) -> list[Finding]:
+def examine_role(
+    role: Role, settings: Settings, retention: float, schema: str | None = None, inbox: TableName | None = None
+) -> list[Finding]:
     """Examine one role but RELAY, which ``relay.app.doctor`` examines.
 
     ``retention`` is the age in seconds up to which prune retains delivered events; ``schema`` that of the event store
-    or of Spark's ledgers, None for the default one. Raises ConfigError for a missing or invalid URL.
+    or of Spark's ledgers, None for the default one; so is ``inbox``. Raises ConfigError for a missing or invalid URL.
     """
+    inbox = inbox_beside(settings.storage_table_name, inbox)
     match role:
         case Role.DELIVERYLOG:
             return _delivery_log(settings)
@@ -81,14 +77,14 @@ def examine_role(role: Role, settings: Settings, retention: float, schema: str |
         case Role.EVENTSTORE:
             return _event_store(_storage_url(settings), schema or DEFAULT_SCHEMA)
         case Role.CONSUMER:
-            return _consumer(_storage_url(settings), settings)
+            return _consumer(_storage_url(settings), inbox)
         case Role.MIGRATE:
             return _migrate(_storage_url(settings), settings)
         case _:
             findings = check_role(_storage_url(settings), settings.storage_table_name, role, retention)
             answers = not any(finding.subject == "database" and finding.level is Level.ERROR for finding in findings)
             if answers:
-                findings += _inbox(settings, role)
+                findings += _inbox(_storage_url(settings), inbox, role)
             if answers and role is Role.CONSOLE:
                 findings += _console(settings, schema)
             return findings
@@ -98,16 +94,17 @@ def _storage_url(settings: Settings) -> str:
     return required(settings.storage_url, "STORAGE_URL")
 
 
-def _consumer(url: str, settings: Settings) -> list[Finding]:
+def _consumer(url: str, inbox: TableName) -> list[Finding]:
     """The inbox; the tries beside it where they exist."""
-    inbox = TableName(DEFAULT_INBOX, settings.storage_table_name.schema)
 
     def work(connection: SyncConnection) -> list[Finding]:
         user = connection.info.user
         grants = [*_usage(inbox, user), *inbox_grants(inbox, user, Role.CONSUMER)]
         there = [grant for grant in grants if _objects_exist(connection, grant)] or grants
         advice = f"run: {'; '.join(bare(grant) for grant in there)}"
-        return _rights(connection, [_Purpose("the inbox", there, advice)], "run as the owner: relay-cli inbox migrate")
+        return _rights(
+            connection, [_Purpose("the inbox", there, advice)], f"run as the owner: relay-cli {inbox_migrate(inbox)}"
+        )
 
     return _examined(url, work)
 
@@ -118,9 +115,8 @@ def _usage(table: TableName, user: str) -> list[str]:
     return [without_parameters(statement("roles:use_schema", names=names))] if table.schema else []
 
 
-def _inbox(settings: Settings, role: Role) -> list[Finding]:
-    """What a role lacks on an inbox beside the outbox, where there is one."""
-    inbox = TableName(DEFAULT_INBOX, settings.storage_table_name.schema)
+def _inbox(url: str, inbox: TableName, role: Role) -> list[Finding]:
+    """What a role lacks on an inbox, where there is one."""
 
     def work(connection: SyncConnection) -> list[Finding]:
         user = connection.info.user
@@ -128,7 +124,7 @@ def _inbox(settings: Settings, role: Role) -> list[Finding]:
         lacking = [found for grant in grants for found in lacking_rights(connection, grant, user, where_it_exists=True)]
         return _as_warnings(lacking) if role is Role.CONSOLE else lacking
 
-    return _examined(_storage_url(settings), work)
+    return _examined(url, work)
 
 
 def _as_warnings(findings: Iterable[Finding]) -> list[Finding]:

@@ -7,6 +7,7 @@ search_path found it. Raises ConfigError, SchemaError for a schema that does not
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from relay.eventstore.schema import Access
 from relay.eventstore.schema import grants as store_grants
 from relay.eventstore.statements import EventStoreStatements
 from relay.inbox.grants import grants as inbox_grants
+from relay.inbox.grants import inbox_beside
 from relay.outbox.admin.grants import grant_sql
 from relay.outbox.admin.grants import grants as outbox_grants
 from relay.outbox.extensions import extension_names, extension_sql
@@ -70,6 +72,8 @@ class RolesRequest:
     """ON_DELIVERED is ``delete``: the relay's role may delete."""
     migrators: Sequence[str] = ()
     """The users that migrate."""
+    inboxes: Sequence[TableName] = ()
+    """Empty means the one of the default name. In the outbox's schema where a name has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,12 @@ def not_owned(connection: SyncConnection, request: RolesRequest) -> dict[str, li
     return others
 
 
+def inbox_migrate(inbox: TableName) -> str:
+    """The command of ``relay-cli`` that makes an inbox."""
+    is_default = inbox.table == DEFAULT_INBOX and inbox.schema in (None, DEFAULT_SCHEMA)
+    return "inbox migrate" + ("" if is_default else f" --table {shlex.quote(str(inbox))}")
+
+
 @contextmanager
 def _opened(url: str) -> Iterator[SyncConnection]:
     parameters = connection_parameters(url, _NAME)
@@ -139,7 +149,7 @@ def _wanted(connection: SyncConnection, request: RolesRequest) -> tuple[WantedRo
         table, exists = _located(connection, request.table)
         rooms = Rooms(table, request, _store_positions(connection, request.store_schema))
         absent = _absent(connection, rooms, roles) if request.roles else ()
-    grants = [Grant(group.name, sql) for group in groups for sql in _on_schema(connection, table, group)]
+    grants = [Grant(group.name, sql) for group in groups for sql in _on_schemas(connection, rooms, group)]
     grants += [Grant(group.name, sql) for group in groups for sql in rooms.grants(group)]
     if not exists and any(role in _OUTBOX for role in roles):
         absent = (f"there is no table {table}; make it: {creation(table)}", *absent)
@@ -167,21 +177,22 @@ def _store_positions(connection: SyncConnection, schema: str) -> str | None:
     return "gapless" if _exists(connection, schema, "event_position") else "settled"
 
 
-def _on_schema(connection: SyncConnection, table: TableName, group: RoleGroup) -> list[str]:
-    """The rights on the schema of outbox and inbox, and for the owner on the database."""
-    if group.name == OWNER:
-        statements = ["create_in_schema", "create_in_database"]
-    else:
-        statements = ["use_schema"] if group.role in (*_OUTBOX, Role.CONSUMER, Role.SPARK) else []
-    names = {"public": str(table.schema), "app_role": group.name, "this_database": connection.info.dbname}
-    return [without_parameters(statement(f"roles:{name}", names=names)) for name in statements]
+def _on_schemas(connection: SyncConnection, rooms: Rooms, group: RoleGroup) -> list[str]:
+    """The rights on the schemas of outbox and inboxes, and for the owner on the database."""
+    owner = group.name == OWNER
+    tables = [rooms.table] if owner or group.role in (*_OUTBOX, Role.SPARK) else []
+    tables += [inbox for inbox in rooms.inboxes if owner or inbox_grants(inbox, group.name, group.role)]
+    schemas = dict.fromkeys(str(table.schema) for table in tables)
+    wanted = [("create_in_schema" if owner else "use_schema", {"public": schema}) for schema in schemas]
+    wanted += [("create_in_database", {"this_database": connection.info.dbname})] if owner else []
+    names = {"app_role": group.name}
+    return [without_parameters(statement(f"roles:{name}", names=names | more)) for name, more in wanted]
 
 
 def _absent(connection: SyncConnection, rooms: Rooms, roles: Collection[Role]) -> tuple[str, ...]:
     """What was asked for and does not exist, but for the outbox."""
     log = rooms.request.log_schema
     places = {
-        Role.CONSUMER: (rooms.inbox, f"table {rooms.inbox}", "inbox migrate"),
         Role.DELIVERYLOG: (TableName("attempts", log), f"delivery log in schema {log}", "log migrate"),
         Role.EVENTSTORE: (
             TableName("event_store", rooms.request.store_schema),
@@ -190,10 +201,13 @@ def _absent(connection: SyncConnection, rooms: Rooms, roles: Collection[Role]) -
         ),
         Role.SPARK: (TableName("runs", SPARK_SCHEMA), "ledger of Spark", "spark setup"),
     }
+    asked = [place for role, place in places.items() if role in roles]
+    if Role.CONSUMER in roles:
+        asked = [*((inbox, f"table {inbox}", inbox_migrate(inbox)) for inbox in rooms.inboxes), *asked]
     return tuple(
         f"there is no {noun}; make it: relay-cli {command}"
-        for role, (place, noun, command) in places.items()
-        if role in roles and not _exists(connection, str(place.schema), place.table)
+        for place, noun, command in asked
+        if not _exists(connection, str(place.schema), place.table)
     )
 
 
@@ -208,8 +222,8 @@ class Rooms:
     def __init__(self, table: TableName, request: RolesRequest, positions: str | None) -> None:
         """``positions`` says how an event store numbers; None leaves the store out."""
         self.request = request
-        self.inbox = TableName(DEFAULT_INBOX, table.schema)
-        self._table = table
+        self.table = table
+        self.inboxes = [inbox_beside(table, name) for name in request.inboxes or [TableName(DEFAULT_INBOX)]]
         self._positions = positions
 
     def grants(self, group: RoleGroup) -> list[str]:
@@ -217,28 +231,29 @@ class Rooms:
         name, role, request = group.name, group.role, self.request
         sqls: list[str] = []
         if role in _OUTBOX:
-            sqls += outbox_grants(self._table, name, role, delete_delivered=request.delete_delivered)
-        sqls += inbox_grants(self.inbox, name, role)
+            sqls += outbox_grants(self.table, name, role, delete_delivered=request.delete_delivered)
+        sqls += [sql for inbox in self.inboxes for sql in inbox_grants(inbox, name, role)]
         if name in _LOG:
             sqls += PostgresStatements(request.log_schema).grants(name, _LOG[name])
         if name in _STORE and self._positions is not None:
             sqls += store_grants(EventStoreStatements(request.store_schema), self._positions, name, _STORE[name])
         if role is Role.SPARK:
-            spark = SparkStatements(self._table, SPARK_SCHEMA)
+            spark = SparkStatements(self.table, SPARK_SCHEMA)
             sqls += spark.grants(name, group.access) + ([spark.comparing(name)] if group.access == "write" else [])
         return sqls
 
     def objects(self) -> tuple[list[str], list[str]]:
         """The names of what the owner owns, and the schemas that it owns as a whole; also of what does not exist."""
-        created = [step.sql for step in steps(self._table, live=False, wanted=frozenset({"table"}))]
-        created += [sql for name in extension_names() for sql in extension_sql(name, self._table)]
-        created += [*inbox_statements(str(self.inbox)), *dead_letter_statements(str(self.inbox))]
+        created = [step.sql for step in steps(self.table, live=False, wanted=frozenset({"table"}))]
+        created += [sql for name in extension_names() for sql in extension_sql(name, self.table)]
+        for inbox in map(str, self.inboxes):
+            created += [*inbox_statements(inbox), *dead_letter_statements(inbox)]
         names = [match[1] for sql in created for match in _CREATED.finditer(sql)]
         schemas = [self.request.log_schema, SPARK_SCHEMA]
         if self._positions is not None:
             names += _created_by_store(self.request.store_schema)
             schemas.append(self.request.store_schema)
-        return names, [schema for schema in schemas if schema not in (DEFAULT_SCHEMA, self._table.schema)]
+        return names, [schema for schema in schemas if schema not in (DEFAULT_SCHEMA, self.table.schema)]
 
 
 def _created_by_store(schema: str) -> list[str]:

@@ -9,6 +9,11 @@ from relay.core.role import Role
 from relay.postgres.sql import DEFAULT_INBOX, Name, TableName, statement, statement_names, without_parameters
 
 
+def inbox_beside(outbox: TableName, name: TableName | None = None) -> TableName:
+    """The inbox of this name, or else of the default one; in the outbox's schema where ``name`` has none."""
+    return TableName(name.table if name else DEFAULT_INBOX, (name and name.schema) or outbox.schema)
+
+
 def grants(inbox: TableName, group: str, role: Role) -> list[LiteralString]:
     """The statements that grant ``group`` what ``role`` needs on the inbox and on the tries beside it."""
     names: dict[str, Name] = {"app_role": group, DEFAULT_INBOX: inbox, DEFAULT_TRIES: tries_of(inbox)}

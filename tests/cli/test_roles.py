@@ -208,6 +208,35 @@ def test_a_table_of_another_name_is_found_by_the_search_path_and_its_pauses_hold
 
 
 @EACH
+def test_inboxes_of_other_names_and_schemas_get_their_rights(managed: Managed) -> None:
+    managed.run("CREATE SCHEMA billing")
+    inboxes = ["inbox_audit", "billing.seen"]
+    asked = ["--for", "consumer,prune,operator,migrate", *(word for name in inboxes for word in ("--inbox", name))]
+    assert managed.cli("migrate").returncode == 0
+    first = managed.roles(*asked)
+    assert "there is no table billing.seen; make it: relay-cli inbox migrate --table billing.seen" in first
+    assert "openoutbox_inbox" not in first
+    for name in inboxes:
+        done = managed.cli("inbox", "migrate", "--table", name, "--with", "dead-letters")
+        assert done.returncode == 0, done.stderr
+    managed.roles(*asked)
+    assert managed.roles(*asked).startswith("-- the roles of public.openoutbox_events are up to date")
+    users = {name: managed.login(f"a_{name}", f"openoutbox_{name}") for name in ("consumer", "pruner", "operator")}
+    for name in inboxes:
+        managed.run(f"INSERT INTO {name} (consumer, event_id) VALUES ('c', gen_random_uuid())", "a_consumer")
+        pruned = managed.cli("inbox", "prune", "--table", name, "--older-than", "40d", url=users["pruner"])
+        listed = managed.cli("inbox", "list", "--table", name, url=users["operator"])
+        assert (pruned.returncode, listed.returncode) == (0, 0), pruned.stderr + listed.stderr
+        owner = f"SELECT DISTINCT pg_get_userbyid(relowner)::text FROM pg_class WHERE oid = '{name}'::regclass"
+        assert managed.run(owner) == [("openoutbox_owner",)]
+        checked = managed.cli("check", "--for", "consumer", "--inbox", name, url=users["consumer"])
+        assert checked.returncode == 0, checked.stdout
+    stranger = managed.login("stranger")
+    checked = managed.cli("check", "--for", "consumer", "--inbox", "billing.seen", url=stranger)
+    assert 'GRANT SELECT, INSERT ON "billing"."seen" TO "stranger"' in checked.stdout
+
+
+@EACH
 def test_the_owner_of_a_second_outbox_does_not_administer_the_roles(managed: Managed) -> None:
     managed.roles()
     superuser = urlsplit(managed.superuser).username or ""
