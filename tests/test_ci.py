@@ -1,4 +1,7 @@
-"""``.ci/run`` installs the lock; without hashes only where a version is missing, never where a package was changed."""
+"""``.ci/run`` installs the lock; without hashes only where a version is missing, never where a package was changed.
+
+The workflow runs it on each Python that is supported, and hooks before a commit run a part of it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.paths import ROOT
 from tests.support.waiting import patience
@@ -49,3 +55,27 @@ def test_the_lock_is_installed(tmp_path: Path, uv_says: str, code: int, targets:
     assert done.returncode == code, done.stderr
     assert (tmp_path / "targets").read_text().splitlines() == targets
     assert uv_says in done.stderr
+
+
+def configuration(name: str) -> Any:
+    """A file in YAML."""
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def test_the_workflow_runs_it_on_each_python_that_is_supported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = [found.rpartition(" ")[2] for found in project["classifiers"] if " 3." in found]
+    job = configuration(".github/workflows/check.yml")["jobs"]["check"]
+    assert job["strategy"]["matrix"] == {"python": pythons, "command": [".ci/run", "make lowest"]}
+    assert job["container"]["image"] == "python:${{ matrix.python }}-bookworm"
+    assert job["steps"][-1] == {"run": "${{ matrix.command }}"}
+
+
+def test_the_hooks_before_a_commit_run_what_make_check_runs() -> None:
+    [own] = configuration(".pre-commit-config.yaml")["repos"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    commands = {hook["id"]: hook["entry"].removeprefix(".venv/bin/").split() for hook in own["hooks"]}
+    *_, words = commands.pop("words")
+    assert (ROOT / words).is_file()
+    assert set(commands) == {"ruff-format", "ruff-check", "sqlfluff"}
+    assert all(f"$(BIN)/{' '.join(command[:2])} " in makefile for command in commands.values())
