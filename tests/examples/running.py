@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,26 @@ from tests.support.waiting import patience
 FOLDER = ROOT / "examples"
 
 Log = Callable[[], str]
+
+WRITE = bool(os.environ.get("TEST_WRITE"))
+"""Write what the programs print, in place of comparing it with what stands beside them."""
+
+_ID = re.compile(r"^\S*\d\S* (?=counted|seen before|dead|failed)")
+"""An event's id, or the place of a message that no relay sent."""
+
+
+def prints(program: str, output: str, topic: str = "order.placed") -> None:
+    """Hold ``PROGRAM.txt``, which stands beside the program and has each line once, to the output in any order.
+
+    There ``topic`` is order.placed, and an id ``<id>``.
+    """
+    beside = Path(program).with_suffix(".txt")
+    lines = dict.fromkeys(
+        _ID.sub("<id> ", line.rstrip()) for line in output.replace(topic, "order.placed").splitlines()
+    )
+    if WRITE:
+        beside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert set(beside.read_text(encoding="utf-8").splitlines()) == set(lines)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from relay.localservers.process import accepts, free_port
 from relay.outbox.migrate import plan
 from relay.postgres.sql import TableName
-from tests.examples.running import FOLDER, finished, running
+from tests.examples.running import FOLDER, finished, prints, running
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until
@@ -33,12 +33,13 @@ def announced(database: Database) -> list[tuple[str, str, int]]:
 @pytest.mark.parametrize("program", ["app_sqlalchemy.py", "app_asyncpg.py"])
 def test_a_file_of_orders_goes_in_with_its_events_or_not_at_all(outbox: Outbox, program: str) -> None:
     own = {"DATABASE_URL": outbox.url, "TOPIC": "shop.order"}
-    imported = finished(str(FOLDER / program), given="customer,amount\nada,30\nbob,20\nada,5\n", **own)
-    assert (imported.returncode, imported.stdout) == (0, "3 orders imported\n"), imported.stderr
+    imported = finished(str(FOLDER / program), given="customer,amount\nada,30\nbob,20\n", **own)
+    assert imported.returncode == 0, imported.stderr
+    prints(str(FOLDER / program), imported.stdout)
     refused = finished(str(FOLDER / program), given="customer,amount\nada,1000\nbob,-1\n", **own)
     assert refused.returncode == 1
     assert "CheckViolation" in refused.stderr
-    assert announced(outbox.database) == [("shop.order", *order) for order in (("ada", 5), ("ada", 30), ("bob", 20))]
+    assert announced(outbox.database) == [("shop.order", "ada", 30), ("shop.order", "bob", 20)]
 
 
 def test_alembic_makes_the_relays_table_and_drops_it(database: Database) -> None:
