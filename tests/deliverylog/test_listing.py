@@ -1,4 +1,4 @@
-"""Listing, on every driver: filters, order, limits, pages, cursors (docs/operate/delivery-log.md#times-and-pages)."""
+"""Listing, on every driver: filters, order, limits, pages, cursors (docs/operate/delivery-log.md#bounds-of-a-read)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,6 @@ NOT_RUN: Final = {
     "docs/operate/trust.md sql 1": "tests/outbox/test_inserter.py inserts with these rights",
     "docs/operate/console.md sh 1": "tests/console/test_browser.py starts it beside a table with the extension",
     "docs/operate/console.md sh 2": "tests/system/container runs the console of the image behind a login",
-    "docs/operate/console.md sh 3": "tests/deploy/test_roles.py does both as the owner",
     **{
         f"docs/operate/deployment.md sh {number}": "tests/system/acceptance/test_deployment.py follows the whole page"
         for number in (1, 2, *range(5, 9), 10, 11)
