@@ -28,6 +28,7 @@ _STEP: Final = 0.1  # seconds of one wait, between two looks whether it was give
 _COMMIT_STEP: Final = 1.0
 _ABORT_WITHIN: Final = 0.5  # a producer that takes longer is replaced, which aborts, too
 _PAUSE: Final = 0.05
+_CONTESTED: Final = 5.0  # seconds in which another relay of the same id begins an epoch again, where it goes on
 
 _LATE: Final = Failure("_TIMED_OUT", "the transaction was not filled in time", False)
 _SAYS_NO_CAUSE: Final = COLLATERAL | {"_STATE"}
@@ -216,6 +217,25 @@ def begin_epoch(config: Mapping[str, Any], timeout: float) -> Epoch:
             time.sleep(_PAUSE)
         else:
             return Epoch(producer, steady_seconds())
+
+
+def keeps_epoch(config: Mapping[str, Any], timeout: float, topic: str) -> bool:
+    """Begin an epoch; whether it is the last one still after some seconds. Raises KafkaException.
+
+    Of several relays that do so with one transactional id and then wait, exactly one keeps its epoch.
+    """
+    producer = begin_epoch(config, timeout).producer
+    time.sleep(_CONTESTED)
+    try:
+        producer.begin_transaction()
+        producer.produce(topic, b"", partition=0)  # which no reader of committed messages sees
+        producer.flush(_CONTESTED)
+        producer.abort_transaction(_CONTESTED)
+    except KafkaException as error:
+        if error.args[0].fatal():
+            return False
+        raise
+    return True
 
 
 class Slot:

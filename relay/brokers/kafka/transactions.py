@@ -22,7 +22,7 @@ from relay.brokers.kafka.carrying import Carrying
 from relay.brokers.kafka.fencing import Fencings
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.kafka.publisher import KafkaPublisher
-from relay.brokers.kafka.transaction import Epoch, Slot, begin_epoch
+from relay.brokers.kafka.transaction import Epoch, Slot, begin_epoch, keeps_epoch
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable
@@ -52,7 +52,7 @@ class KafkaTransactions(KafkaAsking, Proofs):
         self._carried: dict[asyncio.Task[None], Carrying] = {}
         self._preparing: asyncio.Task[None] | None = None
         self._prepared = False
-        self._fencings = Fencings(options.relay_id)
+        self._fencings = Fencings(options.relay_id, self._goes_on)
         self._others: Sequence[str] | None = ()
         """Living relays of the table that leave no proofs; None where that is not known."""
 
@@ -162,6 +162,13 @@ class KafkaTransactions(KafkaAsking, Proofs):
         for one in self._slots:
             if one is slot or not one.busy:
                 self.drop(one)
+
+    async def _goes_on(self) -> bool:
+        """Whether no other relay of this id has begun an epoch since this one has begun its last."""
+        while True:
+            with suppress(KafkaException):
+                return bool(await self.in_thread(keeps_epoch, self._slots[0].config, INIT_WITHIN, self._topic))
+            await asyncio.sleep(_AGAIN)
 
     def drop(self, slot: Slot) -> None:
         """Its next transaction begins with a new epoch."""

@@ -205,8 +205,27 @@ def test_the_topic_of_proofs_has_a_name_that_kafka_takes() -> None:
     assert len(topic_of("x" * 300)) < 249
 
 
+def twin_of(*, goes_on: bool) -> Fencings:
+    async def decide() -> bool:
+        return goes_on
+
+    return Fencings("relay-a", decide)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_a_relay_with_a_twin_goes_on_where_that_one_has_stopped(goes_on: bool) -> None:
+    fencings = twin_of(goes_on=goes_on)
+    fencings.start()
+    for _ in range(30):
+        fencings.count(steady_seconds(), in_force=True)
+    assert fencings.twin
+    await eventually(lambda: fencings.decided, what="one of the two to go on")
+    assert bool(fencings.twin) != goes_on
+    fencings.stop()
+
+
 def test_a_twin_is_known_by_many_ends_in_a_minute_with_leases_in_force() -> None:
-    fencings = Fencings("relay-a")
+    fencings = twin_of(goes_on=False)
     for _ in range(40):
         fencings.count(steady_seconds(), in_force=False)
     assert not fencings.twin

@@ -1,4 +1,7 @@
-"""A relay with KAFKA_TRANSACTIONS that starts again under its RELAY_ID waits for none of the leases it had before."""
+"""A relay with KAFKA_TRANSACTIONS that starts again under its RELAY_ID waits for none of the leases it had before.
+
+Where the former one still lives, each ends the transactions of the other one, until one of the two stops.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.support.daemon import Daemon
 from tests.support.fixtures.measured import Measured
 from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import wait_until
@@ -48,3 +52,27 @@ def test_what_a_former_life_has_proven_is_settled_and_the_rest_is_sent_at_once(
     received = seen(broker)
     assert (len(received), received.total()) == (2 * EVENTS, 2 * EVENTS)
     assert sorted(outbox.rows("attempts")) == [(0,)] * EVENTS + [(1,)] * EVENTS
+
+
+def test_of_two_living_relays_with_one_relay_id_one_stops_and_says_why(
+    outbox: Outbox, make_broker: MakeBroker, measured: Measured
+) -> None:
+    broker, events = make_broker("kafka"), 50_000
+    outbox.fill(broker.destination, events)
+    with ExitStack() as stack:
+        began = time.monotonic()
+        pair = [
+            stack.enter_context(relay(outbox, broker, "same", transactions=True, LEASE_TIMEOUT="20s")) for _ in range(2)
+        ]
+
+        def ended() -> list[Daemon]:
+            return [one for one in pair if one.running and "another living relay has RELAY_ID same" in one.log()]
+
+        wait_until(ended, 60, "one of them to say that it has a twin")
+        stopped_s = time.monotonic() - began
+        wait_until(lambda: delivered(outbox) == events, 90, "the other one to deliver")
+        assert sorted(one.get("/readyz")[0] for one in pair) == [200, 503]
+        assert [one.stop() for one in pair] == [0, 0]
+    received = seen(broker)
+    assert (len(received), received.total()) == (events, events)
+    measured(fault="two living relays with one RELAY_ID", stopped_s=stopped_s, duplicates=0)
