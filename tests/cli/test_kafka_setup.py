@@ -111,7 +111,16 @@ def test_without_an_authorizer_there_is_nothing_to_grant(outbox: Outbox, kafka: 
     done = set_up(tmp_path, outbox, kafka, "--principal", "User:relay")
     assert done.returncode == 0
     assert "no ACLs: the broker has no authorizer" in done.stdout
-    assert [level for level, _ in transactions(tmp_path, outbox, kafka)] == ["ok", "ok"]
+    [(level, message), _] = transactions(tmp_path, outbox, kafka)
+    assert level == "ok"
+    assert message.endswith("keeps each proof for 30 d: an outage of all relays must be shorter")
+
+
+def test_check_warns_of_proofs_that_are_deleted_by_size(outbox: Outbox, kafka: str, tmp_path: Path) -> None:
+    admin, name = AdminClient({"bootstrap.servers": kafka}), f"{prefix_of(outbox)}.proofs"
+    admin.create_topics([NewTopic(name, 1, 1, config={"retention.bytes": "1048576"})])[name].result()
+    [(level, message), _] = transactions(tmp_path, outbox, kafka)
+    assert (level, "retention.bytes=1048576" in message) == ("warning", True)
 
 
 @pytest.mark.parametrize(

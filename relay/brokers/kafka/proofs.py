@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from struct import Struct
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -37,6 +37,7 @@ KEPT: Final = 30 * 24 * 3600
 SHAPE: Final = {
     "cleanup.policy": "delete",
     "retention.ms": str(KEPT * 1000),
+    "retention.bytes": "-1",
     "message.timestamp.type": "CreateTime",
 }
 """The configuration of such a topic."""
@@ -125,7 +126,15 @@ def ensure_topic(connection: Mapping[str, Any], topic: str) -> bool:
     return True  # as it was asked for
 
 
-def look_at(connection: Mapping[str, Any], topic: str) -> None:
+class Retention(NamedTuple):
+    """How long the topic keeps proofs, each with -1 for no limit."""
+
+    seconds: float
+    size: int
+    """In bytes."""
+
+
+def look_at(connection: Mapping[str, Any], topic: str) -> Retention:
     """Raises ConfigError for a topic whose proofs could be missed or lost, KafkaException where no broker answers."""
     admin = AdminClient(dict(connection))
     [described] = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_WITHIN).values()
@@ -137,12 +146,15 @@ def look_at(connection: Mapping[str, Any], topic: str) -> None:
         )
     resource = ConfigResource(ResourceType.TOPIC, topic)
     [configured] = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN).values()
-    policy = answered(configured)["cleanup.policy"].value
+    values = answered(configured)
+    policy = values["cleanup.policy"].value
     if policy != "delete":
         raise ConfigError(
             f"KAFKA_TRANSACTIONS: the topic of proofs {topic} has cleanup.policy={policy}, by which proofs are lost; "
             "set cleanup.policy=delete"
         )
+    milliseconds = int(values["retention.ms"].value)
+    return Retention(max(milliseconds / 1000, -1.0), int(values["retention.bytes"].value))
 
 
 def is_there(admin: AdminClient, topic: str, within: float = ANSWER_WITHIN) -> bool:

@@ -24,6 +24,7 @@ from relay.brokers.kafka import proofs
 from relay.brokers.kafka.options import KafkaOptions, connection_config, producer_config, transaction_config
 from relay.brokers.kafka.transaction import begin_epoch
 from relay.brokers.login import present
+from relay.core.durations import span
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.finding import Finding, Level
 from relay.core.origins import login_of
@@ -132,8 +133,7 @@ def _examined(options: KafkaOptions) -> Iterator[Finding]:
             message = f"{named}: this login lacks {', '.join(lacking)}"
             yield Finding(Level.ERROR, "transactions", message, _ADVICE)
         else:
-            proofs.look_at(connection, wanted.topic)
-            yield Finding(Level.OK, "transactions", f"{named} is as it must be, and readable and writable")
+            yield _kept(named, proofs.look_at(connection, wanted.topic))
     except ConfigError as error:
         yield Finding(Level.ERROR, "transactions", str(error), "then start the relays again")
     except KafkaException as error:
@@ -145,6 +145,17 @@ def _examined(options: KafkaOptions) -> Iterator[Finding]:
         yield refused(error, f"transactional ids that begin with {wanted.transactional_ids}")
     else:
         yield Finding(Level.OK, "transactions", f"this login may use ids that begin with {wanted.transactional_ids}")
+
+
+def _kept(named: str, retention: proofs.Retention) -> Finding:
+    """For how long proofs are kept: an outage of all relays must be shorter."""
+    if retention.size >= 0:
+        message = f"{named} has retention.bytes={retention.size}, by which proofs are deleted before their time"
+        return Finding(Level.WARNING, "transactions", message, "set retention.bytes=-1")
+    message = f"{named} is readable and writable, and keeps each proof"
+    if retention.seconds >= 0:
+        message += f" for {span(retention.seconds)}: an outage of all relays must be shorter"
+    return Finding(Level.OK, "transactions", message)
 
 
 def _lacking(connection: dict[str, Any], topic: str) -> list[str]:
