@@ -160,6 +160,7 @@ class _Link:
 
     def __init__(self, client: asyncio.StreamWriter, proxy: TcpProxy) -> None:
         self.mute: bool = False
+        self._number = proxy.accepted
         self._client = client
         self._server: asyncio.StreamWriter | None = None
         self._proxy = proxy
@@ -197,7 +198,7 @@ class _Link:
         with suppress(OSError):
             while data := await reader.read(_CHUNK):
                 if self._proxy.tap is not None:
-                    self._proxy.tap.request(id(self), data)
+                    self._proxy.tap.request(self._number, data)
                 if self._proxy.bytes_per_second is not None:
                     await pace_async(len(data) / self._proxy.bytes_per_second)
                 if not await self._pass(data, writer):
@@ -211,7 +212,7 @@ class _Link:
         async def read() -> None:
             with suppress(OSError):
                 while data := await replies.read(_CHUNK):
-                    queue.put_nowait((loop.time() + self._proxy.delay_of(id(self)), data))
+                    queue.put_nowait((loop.time() + self._proxy.delay_of(self._number), data))
             queue.put_nowait((loop.time(), b""))
 
         reading = asyncio.ensure_future(read())
@@ -221,7 +222,7 @@ class _Link:
                     due, data = await queue.get()
                     await pace_async(due - loop.time())
                     if self._proxy.tap is not None:
-                        data = self._proxy.tap.reply(id(self), data)
+                        data = self._proxy.tap.reply(self._number, data)
                     if not data or not await self._pass(data, self._client):
                         return
         finally:

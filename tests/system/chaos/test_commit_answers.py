@@ -1,7 +1,8 @@
-"""Commits of Kafka transactions whose answers are lost: they are asked for again, and nothing is repeated."""
+"""Commits of Kafka transactions whose answers are lost, or during which the relay is stopped: nothing is repeated."""
 
 from __future__ import annotations
 
+import signal
 import time
 from contextlib import ExitStack
 
@@ -9,14 +10,14 @@ import pytest
 
 from tests.support.daemon import Daemon
 from tests.support.fixtures.outbox import Outbox
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 from tests.system.chaos.conftest import MakeBroker
+from tests.system.chaos.kafka_requests import KafkaRequests, Kind, Moment
 from tests.system.chaos.looking import delivered
 from tests.system.chaos.test_exactly_once import seen
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("chaos-kafka")]
 
-_END_TXN = 26  # Kafka's number of the request that commits or aborts
 EVENTS = 200
 
 
@@ -30,7 +31,7 @@ class LostAnswers:
         self.lost = 0
 
     def request(self, link: int, data: bytes) -> None:
-        if int.from_bytes(data[4:6]) == _END_TXN:
+        if int.from_bytes(data[4:6]) == Kind.END_TXN:
             self._since = self._since or time.monotonic()
             self._links.add(link)
 
@@ -56,4 +57,27 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(outbox: Outbox, make_b
     assert answers.lost > 1
     received = seen(broker)
     assert (len(received), received.total()) == (EVENTS, EVENTS)
+    assert set(outbox.rows("attempts")) == {(0,)}
+
+
+@pytest.mark.parametrize("moment", [Moment(kind, a) for kind in (Kind.PRODUCE, Kind.END_TXN) for a in (False, True)])
+def test_a_relay_that_is_stopped_within_a_transaction_leaves_no_lease_and_repeats_nothing(
+    outbox: Outbox, make_broker: MakeBroker, moment: Moment
+) -> None:
+    broker = make_broker("kafka")
+    requests = broker.proxy.tap = KafkaRequests()
+    broker.proxy.delay = 0.2  # of every answer, so that much is in transactions
+    env = {**broker.env(), "KAFKA_TRANSACTIONS": "true", "LEASE_TIMEOUT": "60s"}
+    with Daemon(outbox.relay_url, {**env, "RELAY_ID": "stopping"}) as stopping:
+        stopped = requests.at(moment, lambda _: stopping.process.send_signal(signal.SIGTERM), {"stopping"})
+        outbox.fill(broker.destination, 10 * EVENTS)
+        wait_until(stopped.is_set, 60, f"{moment}")
+        assert stopping.process.wait(patience()) == 0
+    assert "DELIVERING" not in outbox.counts()
+    broker.proxy.delay = 0.0
+    with Daemon(outbox.relay_url, {**env, "RELAY_ID": "next"}) as relay:
+        wait_until(lambda: relay.running and delivered(outbox) == 10 * EVENTS, 60, "every event to be delivered")
+        assert relay.stop() == 0
+    received = seen(broker)
+    assert (len(received), received.total()) == (10 * EVENTS, 10 * EVENTS)
     assert set(outbox.rows("attempts")) == {(0,)}

@@ -20,15 +20,20 @@ from tests.system.simulation.draw import draw
 from tests.system.simulation.fan_out import FanOutWorld, draw_fan_out
 from tests.system.simulation.laws import LawWorld, draw_law
 from tests.system.simulation.plan import Plan
+from tests.system.simulation.proven_copies import ProvenWorld, draw_proven
 from tests.system.simulation.shrink import shrink
+from tests.system.simulation.transactions import TransactionalWorld, draw_transactions
 from tests.system.simulation.world import Result, World, play
 
 KINDS: dict[str, tuple[Callable[[int], Plan], type[World]]] = {
     "all": (draw, World),
     "fan-out": (draw_fan_out, FanOutWorld),
     "laws": (draw_law, LawWorld),
+    "transactions": (draw_transactions, TransactionalWorld),
+    "proven-copies": (draw_proven, ProvenWorld),
 }
-"""What is played: a whole fleet, events for two brokers each, one of two brokers in trouble for good."""
+"""What is played: a whole fleet, events for two brokers each, one of two brokers in trouble for good; exactly once into
+a broker with transactions, alone and beside another one."""
 SEVERAL = ("laws", "fan-out")
 """The kinds with several destinations: seeds take turns."""
 
