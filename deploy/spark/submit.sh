@@ -14,7 +14,7 @@ job="$(dirname "${BASH_SOURCE[0]}")/$name.py"
 environment=${ENVIRONMENT:-outbox-env.tar.gz}
 common=(
   --name "openoutbox-$name"
-  --conf spark.executor.memoryOverhead=1g # Python's own memory: batchRows rows, encoded, for each core
+  --conf spark.executor.memoryOverhead=1g # Python's own memory: batchsize rows, encoded, for each core
 )
 
 [[ -z ${PACKAGES:-} ]] || common+=(--packages "$PACKAGES")

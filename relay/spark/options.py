@@ -5,8 +5,10 @@ Every invalid value is a ConfigError that names the option. The URL, which may h
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -15,6 +17,8 @@ from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_TABLE, TableName
 from relay.postgres.url import check_url
 from relay.spark.connection import DEFAULT_MAX_WAIT, URL_OPTION
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_CONNECTIONS: Final = 8
 MOST_CONNECTIONS: Final = 10_000
@@ -27,16 +31,32 @@ _TABLES: Final = (
     "USING … OPTIONS (url '…'), from which SELECT reads and into which INSERT INTO writes"
 )
 
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Options:
     """The options of one read or write. Spark's options are case-insensitive."""
 
-    def __init__(self, format_: str, options: Mapping[str, str], known: Sequence[str], *, streams: bool) -> None:
-        """Raises ConfigError for an unknown option, and for a missing or invalid URL."""
+    def __init__(
+        self,
+        format_: str,
+        options: Mapping[str, str],
+        known: Sequence[str],
+        *,
+        streams: bool,
+        former: Mapping[str, str] = _NO_NAMES,
+    ) -> None:
+        """``former`` has options of an earlier release, and which one has the place of each.
+
+        Raises ConfigError for an unknown option, and for a missing or invalid URL.
+        """
         self._values = {name.lower(): value for name, value in options.items()}
-        names = {name.lower() for name in (*known, *(_OF_STREAMS if streams else ()))}
+        for name, present in former.items():
+            if name.lower() in self._values:
+                _log.warning("option %s: set %s instead; the next release does not know %s", name, present, name)
+        names = {name.lower() for name in (*known, *former, *(_OF_STREAMS if streams else ()))}
         unknown = sorted(self._values.keys() - names)
         if "provider" in unknown:
             raise ConfigError(f"format {format_}: {_TABLES}")
@@ -56,8 +76,15 @@ class Options:
             raise ConfigError(f"option {name}: empty, or with a NUL character; set a value or leave it out")
         return value
 
+    def rename(self, name: str, present: str) -> None:
+        """Take the value of one option for that of another. Raises ConfigError where both are set and differ."""
+        value = self._values.pop(name.lower(), None)
+        if value is not None and self._values.setdefault(present.lower(), value) != value:
+            raise ConfigError(f"options {name} and {present}: are one, and have two values; set {present} alone")
+
     def table(self) -> TableName:
-        """The outbox table, by the option ``table``."""
+        """The outbox table, by the option ``table`` or, as Spark's own sources have it, ``dbtable``."""
+        self.rename("dbtable", "table")
         return TableName.parse(self._values.get("table") or DEFAULT_TABLE)
 
     def names(self, name: str) -> tuple[str, ...]:
@@ -77,9 +104,9 @@ class Options:
             raise ConfigError(f"option {name}: {text!r} is not a number from {least} to {most}")
         return int(text)
 
-    def connections(self) -> int:
-        """The most connections that a job's tasks hold at a time, by the option ``maxConnections``."""
-        return self.number("maxConnections", DEFAULT_CONNECTIONS, MOST_CONNECTIONS)
+    def connections(self, name: str) -> int:
+        """The most connections that a job's tasks hold at a time."""
+        return self.number(name, DEFAULT_CONNECTIONS, MOST_CONNECTIONS)
 
     def max_wait(self) -> float:
         """Seconds for which an unavailable database is waited for, by the option ``maxWait``."""

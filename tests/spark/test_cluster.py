@@ -201,7 +201,7 @@ def logging_server() -> Iterator[LoggedOutbox]:
 def test_many_partitions_share_a_connection(driver: Driver, logging_server: LoggedOutbox) -> None:
     """Two tasks at a time need one, and eight in all."""
     outbox = logging_server.outbox
-    options = {"url": outbox.url, "maxConnections": "1", "idColumns": "number"}
+    options = {"url": outbox.url, "numPartitions": "1", "idColumns": "number"}
     driver.run(write, Job(options, rows=ROWS, partitions=8))
     assert runs(outbox) == [("committed", ROWS, ROWS)]
     assert logging_server.most_connections() == 1
@@ -217,7 +217,7 @@ def test_ten_thousand_partitions_share_twenty_connections(
     settings = {"spark.cores.max": "24", "spark.executor.cores": "12", "spark.executor.memory": "1g"}
     began = time.perf_counter()
     with Driver(spark_cluster.url, tmp_path / "log", settings) as many:
-        options = {"url": outbox.url, "maxConnections": "20", "idColumns": "number"}
+        options = {"url": outbox.url, "numPartitions": "20", "idColumns": "number"}
         many.call(write, Job(options, rows=5000, partitions=10_000)).result(3000)
         seconds = time.perf_counter() - began
     assert runs(outbox) == [("committed", 5000, 5000)]

@@ -12,7 +12,7 @@ from relay.core.errors import ConfigError
 from relay.spark.jobs.arguments import Arguments, CommandLine
 
 _MEMORY: Final = "spark.executor.memoryOverhead=1g"
-"""Python's own memory: ``batchRows`` rows, encoded, for each core of an executor."""
+"""Python's own memory: ``batchsize`` rows, encoded, for each core of an executor."""
 _IN_IMAGE: Final = "local:///opt/openoutbox"
 """Where the image of deploy/spark/kubernetes.yaml has the jobs' programs."""
 _PASSWORD: Final = re.compile(r"://[^/@]*:[^@]*@")

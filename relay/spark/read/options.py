@@ -58,7 +58,7 @@ class EventOptions(ReadOptions):
 
 def outbox_options(options: Mapping[str, str]) -> TableOptions:
     """The options of one read of the outbox. Raises ConfigError, naming the option."""
-    values = Options("openoutbox", options, (*_TABLE, "table"), streams=False)
+    values = Options("openoutbox", options, (*_TABLE, "dbtable", "table"), streams=False)
     return _table_options(values, values.table())
 
 
@@ -73,7 +73,7 @@ def _table_options(values: Options, table: TableName) -> TableOptions:
         url=values.url,
         columns=_columns(values),
         partitions=_partitions(values),
-        max_connections=values.connections(),
+        max_connections=values.connections("maxConnections"),
         max_wait=values.max_wait(),
         table=table,
         pushdown=values.flag("pushdown", default=False),
@@ -88,7 +88,7 @@ def event_options(options: Mapping[str, str]) -> EventOptions:
         url=values.url,
         columns=_columns(values),
         partitions=_partitions(values),
-        max_connections=values.connections(),
+        max_connections=values.connections("maxConnections"),
         max_wait=values.max_wait(),
         store_schema=checked_schema(values.text("storeSchema") or DEFAULT_SCHEMA),
         tenants=_tenants(values.names("tenants")) or None,

@@ -104,9 +104,9 @@ def committed_version(run: Run, lookup: Lookup) -> Committed | None:
     version = last if run.epoch == last.epoch else lookup(True)
     if version is None:
         raise ConfigError(
-            f"option queryId: query {run.query_id} has committed micro-batch {last.epoch}, and this stream writes "
+            f"option txnAppId: query {run.query_id} has committed micro-batch {last.epoch}, and this stream writes "
             f"micro-batch {run.epoch}: its checkpoint is another one, or was set back. Nothing was written. Continue "
-            "with the query's own checkpoint, or start a new checkpoint, with another queryId where the option is set"
+            "with the query's own checkpoint, or start a new checkpoint, with another txnAppId where the option is set"
         )
     return version
 
@@ -122,9 +122,9 @@ def check_rows(run: Run, version: Committed, rows: int, id_sum: int, ledger: str
             "foreachBatch a txnAppId of its own"
         )
     raise ConfigError(
-        f"option queryId: query {run.query_id} has committed micro-batch {run.epoch} with {version.rows} rows, and "
+        f"option txnAppId: query {run.query_id} has committed micro-batch {run.epoch} with {version.rows} rows, and "
         f"this stream repeats it with {rows} others: its checkpoint is another one, or its rows are not the same each "
-        "time. Nothing was written. Start a new checkpoint, with another queryId where the option is set; or, in this "
+        "time. Nothing was written. Start a new checkpoint, with another txnAppId where the option is set; or, in this "
         f"micro-batch's row of {ledger}, set id_sum to NULL to take it as written, or delete the row to write these too"
     )
 

@@ -56,35 +56,41 @@ class WriteOptions:
 
 
 _KNOWN: Final = (
-    "url", "table", "eventType", "idColumns", "job", "commit", "maxConnections", "maxWait", "batchRows",
-    "stagingSchema", "stagingMaxAge", "queryId", "checkpointMovedFrom", "runId",
+    "url", "dbtable", "table", "eventType", "idColumns", "commit", "numPartitions", "maxWait", "batchsize",
+    "stagingSchema", "stagingMaxAge", "checkpointMovedFrom", "runId",
     "txnAppId", "txnVersion",
 )  # fmt: skip
+_FORMER: Final = {
+    "maxConnections": "numPartitions", "batchRows": "batchsize", "job": "txnAppId", "queryId": "txnAppId",
+}  # fmt: skip
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of one write. Raises ConfigError, naming the option, also for an unknown one."""
-    values = Options("openoutbox", options, _KNOWN, streams=True)
+    values = Options("openoutbox", options, _KNOWN, streams=True, former=_FORMER)
+    values.rename("maxConnections", "numPartitions")
+    values.rename("batchRows", "batchsize")
     txn_app_id, txn_version = values.text("txnAppId"), values.text("txnVersion")
-    if (txn_app_id is None) != (txn_version is None):
-        raise ConfigError("options txnAppId and txnVersion: only together; set both, or neither")
+    if txn_version is not None and txn_app_id is None:
+        raise ConfigError("option txnVersion: only with txnAppId; set both, or neither")
+    name = txn_app_id if txn_version is None else None
     return WriteOptions(
         url=values.url,
         table=values.table(),
         event_type=values.text("eventType"),
         id_columns=values.names("idColumns"),
-        job=values.text("job"),
+        job=values.text("job") or name,
         commit=values.choice("commit", Commit.ATOMIC),
-        max_connections=values.connections(),
+        max_connections=values.connections("numPartitions"),
         max_wait=values.max_wait(),
-        batch_rows=values.number("batchRows", DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS),
+        batch_rows=values.number("batchsize", DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS),
         staging_schema=_schema(values.text("stagingSchema") or DEFAULT_SCHEMA),
         staging_max_age=values.seconds("stagingMaxAge", DEFAULT_MAX_AGE),
-        query_id=values.text("queryId"),
+        query_id=values.text("queryId") or name,
         checkpoint=values.text("checkpointLocation"),
         moved_from=values.text("checkpointMovedFrom"),
         run_id=values.uuid("runId"),
-        txn_app_id=txn_app_id,
+        txn_app_id=None if txn_version is None else txn_app_id,
         txn_version=None if txn_version is None else values.number("txnVersion", 0, _LARGEST, least=0),
     )
 

@@ -111,7 +111,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if options.run_id is not None:
             raise ConfigError("option runId: not for a stream; each micro-batch is a run of its own")
         if options.txn_app_id is not None:
-            raise ConfigError("option txnAppId: not for a stream, which has its query's id; it is for foreachBatch")
+            raise ConfigError(
+                "option txnVersion: not for a stream, which counts its micro-batches; it is for foreachBatch"
+            )
         self._options = options
         self._columns = columns
         self._statements = _prepare_once(options)
@@ -150,7 +152,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         epoch = context.getLocalProperty(_EPOCH)
         if not query_id or epoch is None:
             raise ConfigError(
-                "option queryId: missing, and Spark names no query in the tasks' properties; set one that stays the "
+                "option txnAppId: missing, and Spark names no query in the tasks' properties; set one that stays the "
                 "same over all starts of this stream"
             )
         job = self._options.job or query_id

@@ -8,6 +8,7 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.postgres.url import check_url
+from relay.spark.read.options import outbox_options
 from relay.spark.write.options import Commit, WriteOptions, write_options
 
 URL = "postgresql://user:s3cret@host/db"
@@ -21,7 +22,7 @@ def test_defaults() -> None:
 
 def test_options_know_no_case_and_survive_pickling() -> None:
     options = write_options(
-        {"URL": URL, "IDCOLUMNS": "a, b", "Commit": "Partition", "maxconnections": "3", "stagingMaxAge": "90m"}
+        {"URL": URL, "IDCOLUMNS": "a, b", "Commit": "Partition", "NUMPARTITIONS": "3", "stagingMaxAge": "90m"}
     )
     assert options.id_columns == ("a", "b")
     assert options.commit is Commit.PARTITION
@@ -36,9 +37,9 @@ def test_the_url_is_in_no_repr() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("maxConnections", "0"),
-        ("maxConnections", "many"),
-        ("batchRows", "-1"),
+        ("numPartitions", "0"),
+        ("numPartitions", "many"),
+        ("batchsize", "-1"),
         ("commit", "never"),
         ("idColumns", "a,,b"),
         ("idColumns", "a,a"),
@@ -59,6 +60,35 @@ def test_a_wrong_value_is_named_by_its_option(name: str, value: str) -> None:
 def test_an_unknown_option_is_named() -> None:
     with pytest.raises(ConfigError, match="option batchrow, colour: not known"):
         write_options({"url": URL, "batchRow": "5", "colour": "red"})
+
+
+def test_the_names_of_an_earlier_release_work_and_say_so(caplog: pytest.LogCaptureFixture) -> None:
+    earlier = {"maxConnections": "3", "batchrows": "7", "job": "nightly", "queryId": "query"}
+    options = write_options({"url": URL, **earlier})
+    assert (options.max_connections, options.batch_rows, options.job, options.query_id) == (3, 7, "nightly", "query")
+    assert [message.partition(";")[0] for message in caplog.messages] == [
+        "option maxConnections: set numPartitions instead",
+        "option batchRows: set batchsize instead",
+        "option job: set txnAppId instead",
+        "option queryId: set txnAppId instead",
+    ]
+    with pytest.raises(ConfigError, match="options batchRows and batchsize: are one, and have two values"):
+        write_options({"url": URL, "batchRows": "7", "batchsize": "8"})
+
+
+def test_a_table_has_two_names_as_in_sparks_own_sources(caplog: pytest.LogCaptureFixture) -> None:
+    assert write_options({"url": URL, "dbtable": "a.b"}) == write_options({"url": URL, "table": "a.b"})
+    assert outbox_options({"url": URL, "dbtable": "a.b"}) == outbox_options({"url": URL, "table": "a.b"})
+    assert caplog.messages == []
+    with pytest.raises(ConfigError, match="options dbtable and table"):
+        write_options({"url": URL, "dbtable": "a", "table": "b"})
+
+
+def test_a_name_alone_is_part_of_ids_and_with_a_number_a_version() -> None:
+    named = write_options({"url": URL, "txnAppId": "nightly"})
+    assert (named.job, named.query_id, named.txn_app_id) == ("nightly", "nightly", None)
+    version = write_options({"url": URL, "txnAppId": "nightly", "txnVersion": "7"})
+    assert (version.job, version.txn_app_id, version.txn_version) == (None, "nightly", 7)
 
 
 def test_a_missing_url_is_named() -> None:

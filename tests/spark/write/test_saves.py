@@ -106,10 +106,10 @@ def test_rows_keep_the_order_of_the_frame(outbox: Outbox, commit: str) -> None:
 @BOTH
 def test_equal_rows_stay_several_events_and_a_named_job_adds_nothing_twice(outbox: Outbox, commit: str) -> None:
     rows = pa.table({"event_type": ["t"] * 60, "payload": [str(number % 3) for number in range(60)]})
-    save(rows, 2, url=outbox.url, commit=commit, job="nightly")
-    save(rows, 2, url=outbox.url, commit=commit, job="nightly")
+    save(rows, 2, url=outbox.url, commit=commit, txnAppId="nightly")
+    save(rows, 2, url=outbox.url, commit=commit, txnAppId="nightly")
     assert len(outbox.rows("event_id")) == 60
-    save(rows, 2, url=outbox.url, commit=commit, job="of the next night")
+    save(rows, 2, url=outbox.url, commit=commit, txnAppId="of the next night")
     assert len(outbox.rows("event_id")) == 120
     save(rows, 2, url=outbox.url, commit=commit)
     assert len(outbox.rows("event_id")) == 180
@@ -118,7 +118,7 @@ def test_equal_rows_stay_several_events_and_a_named_job_adds_nothing_twice(outbo
 def test_a_key_that_repeats_in_the_data_is_one_event(outbox: Outbox) -> None:
     rows = orders(100)
     rows = rows.set_column(2, "number", pa.array([number % 10 for number in range(100)]))
-    save(rows, 3, url=outbox.url, commit="partition", idColumns="number", batchRows=7)
+    save(rows, 3, url=outbox.url, commit="partition", idColumns="number", batchsize=7)
     assert len(outbox.rows("event_id")) == 10
     save(rows, 3, url=outbox.url, commit="atomic", idColumns="number")
     assert len(outbox.rows("event_id")) == 10
@@ -135,8 +135,8 @@ def test_a_constant_event_type_and_an_own_table(outbox: Outbox, commit: str) -> 
         "eventType": "orders.imported",
     }
     rows = orders(10).select(["payload"])
-    save(rows, **options, job="of a name")
-    save(rows, **options, job="of a name")
+    save(rows, **options, txnAppId="of a name")
+    save(rows, **options, txnAppId="of a name")
     inserted = outbox.database.run('SELECT DISTINCT event_type, count(*) FROM "Own"."events %(x)s" GROUP BY 1')
     assert inserted == [("orders.imported", 10)]
     assert outbox.rows("event_id") == []

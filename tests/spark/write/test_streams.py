@@ -19,7 +19,7 @@ def test_streams_with_one_query_id_in_their_options_lose_nothing(
         (tmp_path / name).mkdir()
         (tmp_path / name / "rows").write_text("\n".join(f"{name} {number}" for number in range(300)))
         source = spark.readStream.text(str(tmp_path / name)).selectExpr("'t' AS event_type", "value AS payload")
-        writer = source.writeStream.format("openoutbox").option("url", outbox.url).option("queryId", "nightly")
+        writer = source.writeStream.format("openoutbox").option("url", outbox.url).option("txnAppId", "nightly")
         query = writer.option("checkpointLocation", str(tmp_path / f"of {name}")).trigger(availableNow=True).start()
         query.awaitTermination()
     bodies = outbox.database.run("SELECT convert_from(payload, 'UTF8') FROM openoutbox_events ORDER BY ctid")

@@ -35,7 +35,7 @@ def test_a_task_that_is_repeated_writes_its_rows_once(
     """test_attempts.py has the other pairs, and more, without Spark."""
     spark.dataSource.register(FaultySource)
     frame = orders(spark, 3000, 2).drop("number").withColumn("payload", f.lit("the same in every row"))
-    save(frame, format="openoutbox_faulty", fault=fault, marks=tmp_path, commit=commit, batchRows=1000)
+    save(frame, format="openoutbox_faulty", fault=fault, marks=tmp_path, commit=commit, batchsize=1000)
     assert (tmp_path / "raised").exists()
     assert len(outbox.rows("event_id")) == 3000
     assert staging_tables(outbox) == []

@@ -51,9 +51,9 @@ def test_the_query_id_is_sparks_and_the_options_only_where_spark_has_none() -> N
 
 
 def test_without_a_query_id_or_an_epoch_nothing_is_written() -> None:
-    with pytest.raises(ConfigError, match="option queryId"):
+    with pytest.raises(ConfigError, match="option txnAppId"):
         run_of(WriteOptions("postgresql://"), **EPOCH)
-    with pytest.raises(ConfigError, match="option queryId"):
+    with pytest.raises(ConfigError, match="option txnAppId"):
         run_of(WriteOptions("postgresql://", query_id="option's"))
 
 

@@ -73,11 +73,11 @@ def _write_options(job: IngestArguments, keys: tuple[str, ...]) -> dict[str, str
         "url": job.url or "postgresql://",
         "table": str(job.table),
         "commit": job.commit,
-        "maxConnections": str(job.max_connections),
-        "batchRows": str(job.batch_rows),
+        "numPartitions": str(job.max_connections),
+        "batchsize": str(job.batch_rows),
     }
     if job.job is not None:
-        options["job"] = job.job
+        options["txnAppId"] = job.job
     if keys:
         options["idColumns"] = ",".join(keys)
     return options
