@@ -76,7 +76,8 @@ class LateSource(DataSource):
         try:
             source: type[DataSource] = getattr(import_module(f"relay.spark.{self.module}"), self.source)
         except ImportError as error:
-            raise ConfigError(f'format("{self.format}"): {error}. {install_advice("spark")}') from error
+            advice = install_advice("spark" if error.name == "psycopg" else "spark-local")
+            raise ConfigError(f'format("{self.format}"): {error}. {advice}') from error
         return source(self.options)
 
 

@@ -36,8 +36,6 @@ class Arguments:
     examples: ClassVar[str]
     """The end of the help, followed by the exit codes."""
     exit_codes: ClassVar[str] = "0 done, 1 failed, 2 wrong arguments, 130 interrupted"
-    extra: ClassVar[str] = "spark"
-    """The extra of this package that has the libraries of the job's driver."""
 
 
 Job = TypeVar("Job", bound=Arguments)
@@ -170,13 +168,6 @@ def _check_remote(url: str, flag: str) -> None:
         raise ConfigError(f"{flag}: not the URL of a Spark Connect server, sc://HOST:PORT")
 
 
-def _file_to_write(path: str) -> str:
-    """Raises ValueError for a file in a missing folder, before the job begins."""
-    if not Path(path).absolute().parent.is_dir():
-        raise ValueError(f"{path}: the folder does not exist")
-    return path
-
-
 SETTLED_STATUSES: Final = ("DELIVERED", "DEAD")
 
 FLAG: Final = Kind(parse=lambda _: True, absent=bool)
@@ -200,8 +191,7 @@ outbox_url = partial(
     replaces_environment=True,
 )
 outbox_table = partial(option, "the outbox table", TABLE, default=DEFAULT_TABLE, variable="STORAGE_TABLE_NAME")
-output_folder = partial(option, "Parquet and index.html; replaces an earlier report", FOLDER, required=True)
-page_file = partial(option, "the page as a file of this machine, beside that in --output", Kind("FILE", _file_to_write))
+output_folder = partial(option, "Parquet and summary.json; replaces an earlier report", FOLDER, required=True)
 json_summary = partial(option, "the summary as one JSON object", FLAG, flag="--json")
 read_tasks = partial(option, "tasks that read the table", count(10_000), default="16")
 read_connections = partial(option, "connections that read the table, at most", count(10_000), default="4")

@@ -12,11 +12,11 @@ from relay.spark.jobs.arguments import Arguments, CommandLine
 
 
 def load(job: type[Arguments]) -> ModuleType:
-    """The module ``job`` of a job. Raises ConfigError, naming the extra, without its libraries."""
+    """The module ``job`` of a job. Raises ConfigError, naming the extra, without Spark's libraries."""
     try:
         return import_module(f"relay.spark.jobs.{job.name}.job")
     except ImportError as error:
-        raise ConfigError(f"Spark's libraries are not installed ({error}). {install_advice(job.extra)}") from None
+        raise ConfigError(f"Spark's libraries are not installed ({error}). {install_advice('spark-local')}") from None
 
 
 def start(job: type[Arguments]) -> int:

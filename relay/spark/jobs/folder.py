@@ -7,11 +7,14 @@ are two kinds of ``Files``; what one writes the other reads. A file appears whol
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyspark.sql import SparkSession
 
 from relay.spark.jobs.session import is_connect
+
+SUMMARY: Final = "summary.json"
+"""The summary of a job; written last, so that a result is whole when it is there and not empty."""
 
 
 class Files(Protocol):

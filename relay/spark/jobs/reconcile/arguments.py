@@ -18,7 +18,6 @@ from relay.spark.jobs.arguments import (
     Arguments,
     Kind,
     choice,
-    count,
     is_empty,
     json_summary,
     names,
@@ -26,7 +25,6 @@ from relay.spark.jobs.arguments import (
     outbox_table,
     outbox_url,
     output_folder,
-    page_file,
     pairs,
     read_connections,
     read_file,
@@ -69,7 +67,6 @@ class ReconcileArguments(Arguments):
     """Prove that the events of the outbox have arrived: compare rows with messages."""
 
     name: ClassVar[str] = "reconcile"
-    extra: ClassVar[str] = "spark-report"
 
     url: str | None = outbox_url(group=_SENT)
     table: TableName = outbox_table(group=_SENT)
@@ -106,9 +103,7 @@ class ReconcileArguments(Arguments):
     )
 
     output: str = output_folder(group=_RESULT)
-    page: str | None = page_file(group=_RESULT)
     as_json: bool = json_summary(group=_RESULT)
-    sample: int = _result("findings of a kind on the page", count(10_000), default="100")
     tolerated: tuple[str, ...] = _result(
         f"findings that are no reason for exit code 3: {', '.join(KINDS)}", names("KIND,…"), flag="--tolerate"
     )

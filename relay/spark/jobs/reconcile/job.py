@@ -3,9 +3,9 @@
     spark-submit deploy/spark/reconcile.py --output FOLDER … (on a cluster: driver and executors need both wheels)
     relay-cli spark reconcile --output FOLDER …
 
-It writes into ``--output`` only: ``findings``, ``topics`` and ``hours`` as Parquet, ``index.html`` for people. Progress
+It writes into ``--output`` only: ``findings``, ``topics`` and ``hours`` as Parquet, and ``summary.json``. Progress
 goes to standard error, the summary to standard output. Exit codes: 0 no findings, 1 failed, 2 wrong arguments, 3
-findings, 130 interrupted. It can be run again however it ended; the page is written last.
+findings, 130 interrupted. It can be run again however it ended; the summary is written last.
 
 A relay may work meanwhile. The rows are read before the messages, so the message of a DELIVERED row was acknowledged
 before the topics are read. An event in a topic without a row is searched in the outbox once more, since its row was
@@ -21,12 +21,11 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.formats import read_archive
-from relay.spark.jobs.folder import Folder
-from relay.spark.jobs.measures import bucket_width
+from relay.spark.jobs.folder import SUMMARY, Folder
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import (
     Program,
@@ -38,11 +37,9 @@ from relay.spark.jobs.reconcile import arrivals
 from relay.spark.jobs.reconcile.arguments import KINDS, ReconcileArguments
 from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, without_row
 from relay.spark.jobs.reconcile.fingerprints import expected
-from relay.spark.jobs.reconcile.page import ReconcileResult, page, sentence, summary
-from relay.spark.jobs.reconcile.summaries import by_hour, by_topic, curve, latency_histogram, totals
+from relay.spark.jobs.reconcile.result import ReconcileResult, sentence, summary
+from relay.spark.jobs.reconcile.summaries import by_hour, by_topic, totals
 from relay.spark.jobs.session import open_session, session_settings
-from relay.spark.jobs.webpage import NAME, publish_page
-from relay.spark.page.document import render
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.observed import show_counts
 
@@ -81,13 +78,13 @@ class _Run:
         job = self._job
         start = time.monotonic()
         folder = Folder(self._session, job.output)
-        folder.delete(NAME)
+        folder.delete(SUMMARY)
         try:
             with report_progress(
                 "reconcile", lambda: ": ".join(filter(None, [self._step, task_progress(self._session)]))
             ):
                 result = self._compare(start)
-                address = publish_page(folder, job.page, render(page(job, result)))
+                folder.write(SUMMARY, json.dumps(summary(job, result)))
         finally:
             folder.delete(_WORK)
         counts = {name: result.totals[name] for name in ("rows", "delivered", "copies")}
@@ -96,7 +93,7 @@ class _Run:
             print_result(json.dumps(summary(job, result)))
         else:
             print_result(sentence(result))
-            print_result(f"{address}; {result.seconds:.1f} s")
+            print_result(f"{job.output}; {result.seconds:.1f} s")
         return FINDINGS if any(result.kinds[kind] for kind in KINDS if kind not in job.tolerated) else 0
 
     def _compare(self, start: float) -> ReconcileResult:
@@ -107,21 +104,13 @@ class _Run:
         matched = self._store("joining both sides", "matched", match(rows, messages, compared))
         frame = findings(matched, messages, ordered=arrivals.ordered(job), unknown=self._unexpected(matched))
         frame = self._write("comparing", "findings", frame)
-        topics = self._write("counting by topic", "topics", by_topic(matched, frame))
+        self._write("counting by topic", "topics", by_topic(matched, frame))
         self._write("counting by hour", "hours", by_hour(matched))
         self._step = "summing up"
-        sums = totals(matched)
-        width = bucket_width(sums["first"] or 0, sums["last"] or 0)
         counted = {row["kind"]: row["count"] for row in frame.groupBy("kind").count().collect()}
         return ReconcileResult(
-            totals=sums | {"copies": messages.count()},  # messages without an id included
+            totals=totals(matched) | {"copies": messages.count()},  # messages without an id included
             kinds={kind: counted.get(kind, 0) for kind in KINDS},
-            samples={kind: self._sample(frame, kind) for kind in KINDS if counted.get(kind)},
-            topics=topics.orderBy(f.desc("events"), "topic").limit(job.sample).collect(),
-            topic_count=topics.count(),
-            curve=curve(matched, width),
-            width=width,
-            histogram=latency_histogram(matched),
             compared=tuple(name for name in COMPARED if name in compared),
             ordered=arrivals.ordered(job),
             seconds=time.monotonic() - start,
@@ -180,12 +169,6 @@ class _Run:
             sources.append(read_archive(self._session, job.archive).select("event_id"))
         self._step = "searching again for events without a row"
         return without_row(matched, reduce(DataFrame.unionAll, sources))
-
-    def _sample(self, frame: DataFrame, kind: str) -> list[Row]:
-        times = {name: f.unix_micros(name) for name in ("created_at", "arrived_at")}
-        return (
-            frame.where(f.col("kind") == kind).limit(self._job.sample).withColumns(times).drop("delivered_at").collect()
-        )
 
     def _store(self, step: str, name: str, frame: DataFrame) -> DataFrame:
         """Write the frame below the output while this run needs it."""

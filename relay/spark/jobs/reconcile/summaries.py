@@ -1,4 +1,4 @@
-"""Counts and latencies of matched events (``compare``): by topic and hour, and in total for the page.
+"""Counts and latencies of matched events (``compare``): by topic and hour, and in total.
 
 Latency is from ``created_at`` to ``delivered_at``, both the database's clock.
 """
@@ -10,22 +10,12 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.measures import (
-    LATENCIES,
-    MOST_BARS,
-    PLOTTED,
-    Bucket,
-    histogram,
-    hour,
-    latencies,
-    seconds_between,
-    start_of,
-)
+from relay.spark.jobs.measures import hour, latencies, seconds_between
 from relay.spark.jobs.reconcile.arguments import KINDS
 
 
 def totals(matched: DataFrame) -> dict[str, int]:
-    """Counts over all matched events, and the seconds since 1970 between which rows were created."""
+    """Counts over all matched events, and latencies."""
     known = f.col("known")
     row = matched.agg(
         _count_if(known).alias("rows"),
@@ -35,8 +25,6 @@ def totals(matched: DataFrame) -> dict[str, int]:
         _count_if(known & (f.col("copies") > 0)).alias("arrived"),
         _count_if(known & (f.col("copies") > 0) & (f.col("status") == "DEAD")).alias("dead_arrived"),
         f.coalesce(f.sum("copies"), f.lit(0)).alias("copies"),
-        f.min(f.when(f.expr(PLOTTED.format("created_at")), start_of("created_at", 1))).alias("first"),
-        f.max(f.when(f.expr(PLOTTED.format("created_at")), start_of("created_at", 1))).alias("last"),
         *latencies(_latency()),
     ).first()
     return dict(row.asDict()) if row is not None else {}
@@ -63,29 +51,6 @@ def by_hour(matched: DataFrame) -> DataFrame:
         .groupBy("topic", hour("created_at").alias("hour"))
         .agg(*_events(), *latencies(_latency()))
     )
-
-
-def curve(matched: DataFrame, width: int) -> list[Bucket]:
-    """Events by the time at which they were created, over all topics; one row for each bar of a plot."""
-    rows = (
-        matched.where("known")
-        .where(PLOTTED.format("created_at"))
-        .groupBy(start_of("created_at", width).alias("start"))
-        .agg(*_events(), *latencies(_latency()))
-        .orderBy("start")
-        .limit(2 * MOST_BARS)
-        .collect()
-    )
-    names = ("events", "delivered", "waiting", "dead", "arrived", "missing")
-    return [
-        Bucket(row["start"], {name: row[name] for name in names}, {name: row[name] for name in LATENCIES})
-        for row in rows
-    ]
-
-
-def latency_histogram(matched: DataFrame) -> list[tuple[float, float, int]]:
-    """``histogram`` of the events' latencies."""
-    return histogram(matched.where("known AND delivered_at IS NOT NULL"), _latency())
 
 
 def _latency() -> Column:

@@ -13,13 +13,11 @@ from relay.spark.jobs.arguments import (
     DATABASE_URL,
     TIME,
     Arguments,
-    count,
     is_empty,
     json_summary,
     names,
     option,
     output_folder,
-    page_file,
     read_connections,
     read_tasks,
     refuse,
@@ -46,7 +44,6 @@ class ReportArguments(Arguments):
     """Report deliveries, failures, retries and latency by event type and hour."""
 
     name: ClassVar[str] = "report"
-    extra: ClassVar[str] = "spark-report"
 
     log_url: str | None = _source(
         "the delivery log in PostgreSQL; without the password: others may read it",
@@ -63,9 +60,7 @@ class ReportArguments(Arguments):
     event_types: tuple[str, ...] = _source("only events of these types", names("A,B"), flag="--event-type")
 
     output: str = output_folder(group=_RESULT)
-    page: str | None = page_file(group=_RESULT)
     as_json: bool = json_summary(group=_RESULT)
-    types: int = option("event types on the page", count(1000), default="50", group=_RESULT)
 
     remote: str | None = spark_remote()
     packages: str | None = spark_packages()

@@ -4,8 +4,8 @@
     relay-cli spark report --output FOLDER …
 
 It reads the delivery log or an archive, and writes into ``--output`` only: ``hours``, ``types`` and ``failures`` as
-Parquet, ``index.html`` for people. Progress goes to standard error, the summary to standard output. Exit codes: 0 done,
-1 failed, 2 wrong arguments, 130 interrupted. It can be run again however it ended; the page is written last.
+Parquet, and ``summary.json``. Progress goes to standard error, the summary to standard output. Exit codes: 0 done,
+1 failed, 2 wrong arguments, 130 interrupted. It can be run again however it ended; the summary is written last.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.formats import read_archive
-from relay.spark.jobs.folder import Folder
-from relay.spark.jobs.measures import bucket_width, histogram
+from relay.spark.jobs.folder import SUMMARY, Folder
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import (
     Program,
@@ -33,32 +32,28 @@ from relay.spark.jobs.report.outcomes import (
     LOG_COLUMNS,
     by_type,
     by_type_and_hour,
-    curve,
     failures,
     from_archive,
     from_log,
     totals,
 )
-from relay.spark.jobs.report.page import ReportResult, page, sentence, summary
+from relay.spark.jobs.report.result import ReportResult, sentence, summary
 from relay.spark.jobs.session import open_session, session_settings
-from relay.spark.jobs.webpage import NAME, publish_page
-from relay.spark.page.document import render
 from relay.spark.read.deliverylog import DeliveryLogDataSource
 from relay.spark.write.observed import show_counts
 
 _WORK: Final = "_work"
-_CODES: Final = 20
 
 
 def _work(job: ReportArguments) -> int:
     session = open_session(job.name, DeliveryLogDataSource, job.remote, session_settings(job.packages, job.jars))
     start = time.monotonic()
     folder = Folder(session, job.output)
-    folder.delete(NAME)
+    folder.delete(SUMMARY)
     try:
         with report_progress("report", lambda: task_progress(session)):
             result = _measure(session, job, start)
-            address = publish_page(folder, job.page, render(page(job, result)))
+            folder.write(SUMMARY, json.dumps(summary(job, result)))
     finally:
         folder.delete(_WORK)
     show_counts(session, "openoutbox report", {name: int(result.totals[name] or 0) for name in COUNTS})
@@ -66,7 +61,7 @@ def _work(job: ReportArguments) -> int:
         print_result(json.dumps(summary(job, result)))
     else:
         print_result(sentence(result))
-        print_result(f"{address}; {result.seconds:.1f} s")
+        print_result(f"{job.output}; {result.seconds:.1f} s")
     return 0
 
 
@@ -74,21 +69,8 @@ def _measure(session: SparkSession, job: ReportArguments, start: float) -> Repor
     outcomes = materialize(_outcomes(session, job), f"{job.output}/{_WORK}")
     types = materialize(by_type(outcomes), f"{job.output}/types")
     hours = materialize(by_type_and_hour(outcomes), f"{job.output}/hours")
-    codes = materialize(failures(outcomes), f"{job.output}/failures")
-    sums = totals(outcomes)
-    width = bucket_width(int(sums["first"] or 0), int(sums["last"] or 0))
-    return ReportResult(
-        totals=sums,
-        types=types.orderBy(f.desc(f.col("delivered") + f.col("failed")), "type").limit(job.types).collect(),
-        type_count=types.count(),
-        hour_count=hours.count(),
-        codes=codes.orderBy(f.desc("count"), "code").limit(_CODES).collect(),
-        code_count=codes.count(),
-        curve=curve(outcomes, width),
-        width=width,
-        histogram=histogram(outcomes, f.col("latency")),
-        seconds=time.monotonic() - start,
-    )
+    materialize(failures(outcomes), f"{job.output}/failures")
+    return ReportResult(totals(outcomes), types.count(), hours.count(), time.monotonic() - start)
 
 
 def _outcomes(session: SparkSession, job: ReportArguments) -> DataFrame:

@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.measures import LATENCIES, MOST_BARS, PLOTTED, Bucket, hour, latencies, seconds_between, start_of
+from relay.spark.jobs.measures import hour, latencies, seconds_between
 from relay.spark.jobs.settled import settled_at
 
 COUNTS: Final = ("delivered", "failed", "retries", "dead")
@@ -74,27 +74,10 @@ def failures(outcomes: DataFrame) -> DataFrame:
 
 
 def totals(outcomes: DataFrame) -> dict[str, float | None]:
-    """Sums over all outcomes, latencies, and the seconds since 1970 between which they lie."""
-    plotted = f.when(f.expr(PLOTTED.format("time")), start_of("time", 1))
-    row = outcomes.agg(*_sums(), *_latencies(), f.min(plotted).alias("first"), f.max(plotted).alias("last")).first()
+    """Sums over all outcomes, and latencies."""
+    row = outcomes.agg(*_sums(), *_latencies()).first()
     values = {} if row is None else row.asDict()
     return {**values, **{name: values.get(name) or 0 for name in COUNTS}}
-
-
-def curve(outcomes: DataFrame, width: int) -> list[Bucket]:
-    """Outcomes over time, all types together; one row for each bar of a plot."""
-    rows = (
-        outcomes.where(PLOTTED.format("time"))
-        .groupBy(start_of("time", width).alias("start"))
-        .agg(*_sums(), *_latencies())
-        .orderBy("start")
-        .limit(2 * MOST_BARS)
-        .collect()
-    )
-    return [
-        Bucket(row["start"], {name: row[name] for name in COUNTS}, {name: row[name] for name in LATENCIES})
-        for row in rows
-    ]
 
 
 def _sums() -> list[Column]:

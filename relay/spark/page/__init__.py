@@ -1,1 +1,0 @@
-"""The page of a job for people: one HTML file with its plots inside, which needs no network."""
