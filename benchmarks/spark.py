@@ -1,7 +1,8 @@
 """How fast Spark writes into the outbox, and reads it, beside all that could do it: ``python -m benchmarks.spark``.
 
 One PostgreSQL, one Spark on two cores. ``benchmarks.sparkwrites`` says what is written, ``benchmarks.sparkreads`` what
-is read, and ``benchmarks.lab.sparkencoder`` measures the encoder without Spark.
+is read, ``benchmarks.sparkbatches`` which micro-batches a stream makes, and ``benchmarks.lab.sparkencoder`` measures
+the encoder without Spark.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.measured import Machine
+from benchmarks.sparkbatches import measure_batches
 from benchmarks.sparkratios import table
 from benchmarks.sparkreads import measure_reads
 from benchmarks.sparkrows import ready_rows
@@ -23,7 +25,7 @@ from benchmarks.sparkwrites import jdbc_jar, measure_writes, ours, turn
 from relay.localservers.postgres import PostgresServer
 from relay.outbox.migrate import migrate
 from relay.postgres.sql import TableName
-from tests.support.servers.spark import SESSION, environment
+from tests.support.servers.spark import SCALE_SESSION, environment
 
 
 def fill(session: SparkSession, url: str, folder: Path, count: int) -> None:
@@ -36,7 +38,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--only", choices=["writes", "documented", "reads"], help="one part; documented: the documents' first example"
+        "--only",
+        choices=["writes", "documented", "reads", "batches"],
+        help="one part; documented: the documents' example",
     )
     parser.add_argument("--json", type=Path, help="where to write all figures")
     return parser.parse_args()
@@ -45,7 +49,7 @@ def arguments() -> argparse.Namespace:
 def make_session() -> SparkSession:
     os.environ.update(environment())
     builder = SparkSession.Builder().master("local[2]").appName("benchmark")
-    for name, value in {**SESSION, "spark.jars": str(jdbc_jar()), "spark.driver.memory": "2g"}.items():
+    for name, value in {**SCALE_SESSION, "spark.jars": str(jdbc_jar()), "spark.driver.memory": "2g"}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -60,7 +64,10 @@ def main() -> None:
     try:
         with PostgresServer(durable=True, settings=settings) as server:
             migrate(server.url, TableName())
-            if options.only != "reads":
+            if options.only in (None, "batches"):
+                batches = measure_batches(session, server.url, folder)
+                print("\n".join(f"micro-batch of 100 rows, {name}: {took} ms" for name, took in batches.items()))
+            if options.only in (None, "writes", "documented"):
                 documented_only = options.only == "documented"
                 amount = (options.rows, options.rounds)
                 writes = measure_writes(session, server.url, folder, *amount, documented_only=documented_only)
