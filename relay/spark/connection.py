@@ -99,6 +99,15 @@ def connect(
 
 
 @contextmanager
+def closing(connection: SyncConnection) -> Iterator[SyncConnection]:
+    """Close the connection at the end of the block, and wait until the server has ended it."""
+    try:
+        yield connection
+    finally:
+        close_and_wait(connection)
+
+
+@contextmanager
 def transaction(connection: SyncConnection, *, reads: bool = False) -> Iterator[None]:
     """A transaction with ``own_settings``."""
     with connection.transaction():

@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_CONNECTIONS: Final = 8
 MOST_CONNECTIONS: Final = 10_000
+_FORMER: Final = {"maxConnections": "numPartitions"}
 
 _OF_STREAMS: Final = ("checkpointLocation", "queryName")
 """Options of Spark's own, which it passes on to the source and the sink of a stream."""
@@ -53,9 +54,11 @@ class Options:
         Raises ConfigError for an unknown option, and for a missing or invalid URL.
         """
         self._values = {name.lower(): value for name, value in options.items()}
+        former = {**_FORMER, **former}
         for name, present in former.items():
             if name.lower() in self._values:
                 _log.warning("option %s: set %s instead; the next release does not know %s", name, present, name)
+        self.rename("maxConnections", "numPartitions")
         names = {name.lower() for name in (*known, *former, *(_OF_STREAMS if streams else ()))}
         unknown = sorted(self._values.keys() - names)
         if "provider" in unknown:
@@ -103,10 +106,6 @@ class Options:
         if not text.strip().isdecimal() or not least <= int(text) <= most:
             raise ConfigError(f"option {name}: {text!r} is not a number from {least} to {most}")
         return int(text)
-
-    def connections(self, name: str) -> int:
-        """The most connections that a job's tasks hold at a time."""
-        return self.number(name, DEFAULT_CONNECTIONS, MOST_CONNECTIONS)
 
     def max_wait(self) -> float:
         """Seconds for which an unavailable database is waited for, by the option ``maxWait``."""

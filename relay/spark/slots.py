@@ -1,8 +1,8 @@
-"""At most ``maxConnections`` of a job's tasks hold a connection at a time, over all of its executors.
+"""At most ``numPartitions`` of a write's tasks hold a connection at a time, over all of its executors.
 
 Two gates, since a task must not connect only to check whether it may:
 
-1. On its own machine, before it connects: one of ``maxConnections`` names in Linux's abstract socket namespace. The
+1. On its own machine, before it connects: one of ``numPartitions`` names in Linux's abstract socket namespace. The
    kernel frees a name when its process ends, however it ends; no file remains.
 2. In the database, after it has connected: one of as many advisory locks, held by its transaction. They count the tasks
    of other machines too. A task without a free lock disconnects at once and tries again later.
@@ -26,9 +26,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Final, Self
 from uuid import UUID
 
-from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.spark.connection import transaction
+from relay.spark.connection import closing, transaction
 from relay.spark.statements import SparkStatements
 
 _FIRST_WAIT: Final = 0.02  # seconds
@@ -37,24 +37,16 @@ _LONGEST_TURN: Final = 10.0
 """Seconds that a task waits for its turn to check; the task before it may wait for a database that is unavailable."""
 
 
-def _no_work(_: SyncConnection) -> None:
-    """The default for ``begin``."""
-
-
 @contextmanager
 def slot(
     run_id: UUID,
     slots: int,
     statements: SparkStatements,
     open_connection: Callable[[], SyncConnection],
-    begin: Callable[[SyncConnection], None] = _no_work,
-    *,
-    reads: bool = False,
 ) -> Iterator[SyncConnection]:
     """A connection inside a ``transaction`` of its own, which is committed at the end, or rolled back by an exception.
 
-    ``begin`` is the transaction's first work, before it takes a slot. Waits without a deadline: the tasks that hold the
-    slots end.
+    Waits without a deadline: the tasks that hold the slots end.
     """
     wait = _FIRST_WAIT
     with _Turn(run_id) as turn:
@@ -62,10 +54,9 @@ def slot(
             turn.take()
             with (
                 _local_slot(run_id, slots),
-                _closing(open_connection()) as connection,
-                transaction(connection, reads=reads),
+                closing(open_connection()) as connection,
+                transaction(connection),
             ):
-                begin(connection)
                 if _take(connection, run_id, slots, statements):
                     turn.close()
                     yield connection
@@ -97,14 +88,6 @@ class _Turn:
         if self._holder is not None:
             self._holder.close()
             self._holder = None
-
-
-@contextmanager
-def _closing(connection: SyncConnection) -> Iterator[SyncConnection]:
-    try:
-        yield connection
-    finally:
-        close_and_wait(connection)
 
 
 def _take(connection: SyncConnection, run_id: UUID, slots: int, statements: SparkStatements) -> bool:

@@ -193,8 +193,7 @@ outbox_url = partial(
 outbox_table = partial(option, "the outbox table", TABLE, default=DEFAULT_TABLE, variable="STORAGE_TABLE_NAME")
 output_folder = partial(option, "Parquet and summary.json; replaces an earlier report", FOLDER, required=True)
 json_summary = partial(option, "the summary as one JSON object", FLAG, flag="--json")
-read_tasks = partial(option, "tasks that read the table", count(10_000), default="16")
-read_connections = partial(option, "connections that read the table, at most", count(10_000), default="4")
+read_tasks = partial(option, "tasks that read the table, each by a connection, at most", count(10_000), default="8")
 spark_remote = partial(
     option,
     "run on this Spark Connect server; with a token: SPARK_REMOTE, since others may read a command line",

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, LiteralString
-from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -24,14 +23,12 @@ from relay.core.errors import ConfigError, PositionsWentBack, StorageError, Stor
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import DEFAULT_SCHEMA as STORE_SCHEMA
-from relay.postgres.sql import PARTITIONS_AT_ONCE, TableName, statement
-from relay.spark.connection import Wait, connect
+from relay.postgres.sql import PARTITIONS_AT_ONCE, statement
+from relay.spark.connection import Wait, closing, connect, transaction
 from relay.spark.read.copyout import portions
 from relay.spark.read.decode import decode
 from relay.spark.read.fields import EVENTS, Field, arrow_schema, requested_fields, schema_of
 from relay.spark.read.options import EventOptions
-from relay.spark.slots import slot
-from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
 _PAGE_EVENTS: Final = 10_000
 _EVENTS_WORTH_A_TASK: Final = 2_000
@@ -65,13 +62,12 @@ class Events:
     options: EventOptions
     chosen: tuple[Field, ...]
     schema: pa.Schema
-    run_id: UUID
 
     @classmethod
-    def of(cls, options: EventOptions, schema: StructType, run_id: UUID) -> Events:
+    def of(cls, options: EventOptions, schema: StructType) -> Events:
         """The store for the columns of ``schema``. Raises ConfigError for an unknown column."""
         chosen = requested_fields(schema, options.columns, EVENTS)
-        return cls(options, chosen, arrow_schema(schema, chosen), run_id)
+        return cls(options, chosen, arrow_schema(schema, chosen))
 
     def connect(self, wait: Wait | None = None) -> SyncConnection:
         """Open a connection. Raises StorageUnavailable."""
@@ -122,10 +118,10 @@ class Events:
         """One share, on an executor, page by page as ``relay.eventstore.read`` does."""
         if not isinstance(share, Share):
             raise StorageError("the reader's shares are ranges of positions; only Spark may call the reader")
-        statements = SparkStatements(TableName(), DEFAULT_SCHEMA)
         with (
             translating("reading events"),
-            slot(self.run_id, self.options.max_connections, statements, self.connect, reads=True) as connection,
+            closing(self.connect()) as connection,
+            transaction(connection, reads=True),
         ):
             self._wait_until_visible(connection, share.until)
             after = share.after

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import Final
-from uuid import uuid4
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -40,14 +39,14 @@ class EventStoreDataSource(DataSource):
         options = event_options(self.options)
         if options.most_events is not None:
             raise ConfigError("option maxEventsPerTrigger: is for streams only; a batch reads from start to end")
-        return EventReader(Events.of(options, schema, uuid4()))
+        return EventReader(Events.of(options, schema))
 
     def streamReader(self, schema: StructType) -> EventStream:  # noqa: N802 - Spark's name
         """The reader of one stream. Raises ConfigError, which names option or column."""
         options = event_options(self.options)
         if options.end is not None:
             raise ConfigError("option end: is for batches only; a stream has no end")
-        events = Events.of(options, schema, uuid4())
+        events = Events.of(options, schema)
         if find_spec(_SINCE_4_2) is not None:
             from relay.spark.read.boundedstream import BoundedEventStream  # noqa: PLC0415 - Spark 4.1 lacks its base
 

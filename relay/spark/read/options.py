@@ -10,12 +10,12 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_SCHEMA, TableName, checked_schema
 from relay.spark.connection import DEFAULT_MAX_WAIT
-from relay.spark.options import DEFAULT_CONNECTIONS, Options
+from relay.spark.options import Options
 
 DEFAULT_PARTITIONS: Final = 8
 MOST_PARTITIONS: Final = 10_000
 
-_COMMON: Final = ("url", "columns", "numPartitions", "maxConnections", "maxWait")
+_COMMON: Final = ("url", "columns", "numPartitions", "maxWait")
 _TABLE: Final = (*_COMMON, "pushdown", "snapshot")
 _EVENTS: Final = (*_COMMON, "storeSchema", "tenants", "types", "start", "end", "maxEventsPerTrigger")
 _LARGEST: Final = (1 << 63) - 1
@@ -28,7 +28,6 @@ class ReadOptions:
     url: str = field(repr=False)
     columns: tuple[str, ...] = ()
     partitions: int = DEFAULT_PARTITIONS
-    max_connections: int = DEFAULT_CONNECTIONS
     max_wait: float = DEFAULT_MAX_WAIT
 
 
@@ -73,7 +72,6 @@ def _table_options(values: Options, table: TableName) -> TableOptions:
         url=values.url,
         columns=_columns(values),
         partitions=_partitions(values),
-        max_connections=values.connections("maxConnections"),
         max_wait=values.max_wait(),
         table=table,
         pushdown=values.flag("pushdown", default=False),
@@ -88,7 +86,6 @@ def event_options(options: Mapping[str, str]) -> EventOptions:
         url=values.url,
         columns=_columns(values),
         partitions=_partitions(values),
-        max_connections=values.connections("maxConnections"),
         max_wait=values.max_wait(),
         store_schema=checked_schema(values.text("storeSchema") or DEFAULT_SCHEMA),
         tenants=_tenants(values.names("tenants")) or None,

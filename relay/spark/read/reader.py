@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from uuid import UUID, uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -20,7 +19,7 @@ from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.grants import NO_PRIVILEGE, grant_on
 from relay.postgres.sql import TableName
-from relay.spark.connection import Wait, connect, persist, transaction
+from relay.spark.connection import Wait, closing, connect, persist, transaction
 from relay.spark.read.copyout import portions
 from relay.spark.read.decode import decode
 from relay.spark.read.fields import Field, arrow_schema, requested_fields
@@ -29,8 +28,6 @@ from relay.spark.read.options import TableOptions
 from relay.spark.read.ranges import Range, by_key, by_page
 from relay.spark.read.snapshots import adopt_snapshot, share_snapshots
 from relay.spark.read.statements import parameters_of, read_statement
-from relay.spark.slots import slot
-from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
 _TABLES = (
     "r",
@@ -67,7 +64,6 @@ class TableReader(DataSourceReader):
         self._schema = schema
         self._snapshot = options.snapshot
         self._values = source.table().no_conditions()
-        self._run_id: UUID = uuid4()
 
     def partitions(self) -> list[InputPartition]:
         """On the driver: the tasks' shares. Raises SchemaError for a missing table or right."""
@@ -83,12 +79,13 @@ class TableReader(DataSourceReader):
         select = read_statement(self._source.select, relation, [field.name for field in self._chosen])
         kinds = [field.kind for field in self._chosen]
         values = {**self._values, **partition.values()}
-        statements = SparkStatements(relation, DEFAULT_SCHEMA)
-        most = self._options.max_connections
         with (
             translating(f"reading {relation}"),
-            slot(self._run_id, most, statements, self._connect, self._begin, reads=True) as connection,
+            closing(self._connect()) as connection,
+            transaction(connection, reads=True),
         ):
+            if self._snapshot is not None:
+                adopt_snapshot(connection, self._snapshot)
             for rows in portions(connection, select, values):
                 yield decode(rows, kinds, self._schema)
 
@@ -106,10 +103,6 @@ class TableReader(DataSourceReader):
         if self._snapshot is not None:
             share_snapshots(connection)
         return connection
-
-    def _begin(self, connection: SyncConnection) -> None:
-        if self._snapshot is not None:
-            adopt_snapshot(connection, self._snapshot)
 
 
 class FilteringReader(TableReader):

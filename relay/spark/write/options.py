@@ -11,7 +11,7 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName, is_identifier
 from relay.spark.connection import DEFAULT_MAX_WAIT
-from relay.spark.options import DEFAULT_CONNECTIONS, Options
+from relay.spark.options import DEFAULT_CONNECTIONS, MOST_CONNECTIONS, Options
 from relay.spark.statements import DEFAULT_SCHEMA
 
 DEFAULT_BATCH_ROWS: Final = 50_000
@@ -60,15 +60,12 @@ _KNOWN: Final = (
     "stagingSchema", "stagingMaxAge", "checkpointMovedFrom", "runId",
     "txnAppId", "txnVersion",
 )  # fmt: skip
-_FORMER: Final = {
-    "maxConnections": "numPartitions", "batchRows": "batchsize", "job": "txnAppId", "queryId": "txnAppId",
-}  # fmt: skip
+_FORMER: Final = {"batchRows": "batchsize", "job": "txnAppId", "queryId": "txnAppId"}
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of one write. Raises ConfigError, naming the option, also for an unknown one."""
     values = Options("openoutbox", options, _KNOWN, streams=True, former=_FORMER)
-    values.rename("maxConnections", "numPartitions")
     values.rename("batchRows", "batchsize")
     txn_app_id, txn_version = values.text("txnAppId"), values.text("txnVersion")
     if txn_version is not None and txn_app_id is None:
@@ -81,7 +78,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         id_columns=values.names("idColumns"),
         job=values.text("job") or name,
         commit=values.choice("commit", Commit.ATOMIC),
-        max_connections=values.connections("numPartitions"),
+        max_connections=values.number("numPartitions", DEFAULT_CONNECTIONS, MOST_CONNECTIONS),
         max_wait=values.max_wait(),
         batch_rows=values.number("batchsize", DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS),
         staging_schema=_schema(values.text("stagingSchema") or DEFAULT_SCHEMA),

@@ -30,7 +30,7 @@ def test_options_know_no_case() -> None:
     ("values", "message"),
     [
         ({"numPartitions": "0"}, "numPartitions"),
-        ({"maxConnections": "x"}, "maxConnections"),
+        ({"numPartitions": "x"}, "numPartitions"),
         ({"columns": "a,,b"}, "columns"),
         ({"pushdown": "maybe"}, "pushdown"),
         ({"snapshot": ""}, "snapshot"),

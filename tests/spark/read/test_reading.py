@@ -135,7 +135,7 @@ def test_a_time_beyond_all_times_can_be_read(spark: SparkSession, filled: Outbox
 def test_an_empty_table_and_one_connection(spark: SparkSession, outbox: Outbox) -> None:
     assert read(spark, outbox).count() == 0
     outbox.database.run(FILL, {"start": START, "count": 6000})
-    assert read(spark, outbox, maxConnections=1, numPartitions=3, columns="event_id").distinct().count() == 6000
+    assert read(spark, outbox, numPartitions=1, columns="event_id").distinct().count() == 6000
 
 
 def test_what_is_missing_or_not_granted_is_named(spark: SparkSession, filled: Outbox) -> None:

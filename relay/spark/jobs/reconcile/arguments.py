@@ -26,7 +26,6 @@ from relay.spark.jobs.arguments import (
     outbox_url,
     output_folder,
     pairs,
-    read_connections,
     read_file,
     read_tasks,
     refuse,
@@ -71,7 +70,6 @@ class ReconcileArguments(Arguments):
     url: str | None = outbox_url(group=_SENT)
     table: TableName = outbox_table(group=_SENT)
     partitions: int = read_tasks(group=_SENT)
-    max_connections: int = read_connections(group=_SENT)
     archive: str | None = _sent("an archive of relay-cli spark archive", "PATH", replaces_environment=True)
     since: datetime | None = _sent("only events created from then on, such as 2026-03-10T00:00:00Z", TIME)
     until: datetime | None = _sent("only events created before then", TIME)

@@ -139,7 +139,7 @@ class _Run:
     def _table(self, columns: Sequence[str]) -> DataFrame:
         job = self._job
         reader = self._session.read.format("openoutbox").option("url", str(job.url)).option("table", str(job.table))
-        reader = reader.option("numPartitions", job.partitions).option("maxConnections", job.max_connections)
+        reader = reader.option("numPartitions", job.partitions)
         return reader.option("columns", ",".join(columns)).option("pushdown", "true").load()
 
     def _filter(self, frame: DataFrame) -> DataFrame:

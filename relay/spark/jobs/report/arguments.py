@@ -18,7 +18,6 @@ from relay.spark.jobs.arguments import (
     names,
     option,
     output_folder,
-    read_connections,
     read_tasks,
     refuse,
     spark_jars,
@@ -53,7 +52,6 @@ class ReportArguments(Arguments):
     )
     log_schema: str | None = _source("the log's schema", "SCHEMA", variable="DELIVERY_LOG_SCHEMA")
     partitions: int = read_tasks(group=_SOURCE)
-    max_connections: int = read_connections(group=_SOURCE)
     archive: str | None = _source("an archive of relay-cli spark archive", "PATH", replaces_environment=True)
     since: datetime | None = _source("only outcomes from then on, such as 2026-03-10T00:00:00Z", TIME)
     until: datetime | None = _source("only outcomes before then", TIME)

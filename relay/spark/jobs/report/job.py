@@ -79,7 +79,7 @@ def _outcomes(session: SparkSession, job: ReportArguments) -> DataFrame:
         outcomes = from_archive(read_archive(session, job.archive, *days))
     else:
         reader = session.read.format("openoutbox_deliverylog").option("url", str(job.log_url))
-        reader = reader.option("numPartitions", job.partitions).option("maxConnections", job.max_connections)
+        reader = reader.option("numPartitions", job.partitions)
         reader = reader.option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
         outcomes = from_log((reader.option("logSchema", job.log_schema) if job.log_schema else reader).load())
     if job.since is not None:
