@@ -11,11 +11,11 @@ from psycopg.rows import TupleRow
 from tests.support.fixtures.postgres import Database
 
 _DEFAULTS = {
-    "statement_timeout": "1s",
-    "idle_in_transaction_session_timeout": "1s",
-    "idle_session_timeout": "1s",
+    "statement_timeout": "'1s'",
+    "idle_in_transaction_session_timeout": "'1s'",
+    "idle_session_timeout": "'1s'",
     "search_path": "public, another",
-    "default_transaction_isolation": "repeatable read",
+    "default_transaction_isolation": "'repeatable read'",
     "synchronous_commit": "off",
 }
 """What Spark's connections get, unless they set it themselves."""
@@ -38,7 +38,7 @@ def defaults_of_somebody_else(request: pytest.FixtureRequest, monkeypatch: pytes
         connection.execute("CREATE SCHEMA another")
         connection.execute("CREATE TABLE another.openoutbox_events (LIKE public.openoutbox_events INCLUDING ALL)")
         for name, value in _DEFAULTS.items():
-            connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET {name} = {value!r}'.encode())
+            connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET {name} = {value}'.encode())
     monkeypatch.setattr(Database, "connect", connect)
     yield
     assert outbox.database.run("SELECT count(*) FROM another.openoutbox_events") == [(0,)]

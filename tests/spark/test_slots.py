@@ -14,6 +14,7 @@ import pytest
 from relay.core.errors import StorageUnavailable
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.sql import TableName
+from relay.spark import connection as spark_connection
 from relay.spark import slots
 from relay.spark.connection import connect
 from relay.spark.slots import slot
@@ -93,7 +94,7 @@ def test_of_each_machine_one_task_at_a_time_asks_for_a_slot(outbox: Outbox, monk
         connected.leave()
         close_and_wait(connection)
 
-    monkeypatch.setattr(slots, "close_and_wait", closing)
+    monkeypatch.setattr(spark_connection, "close_and_wait", closing)
 
     def task(number: int) -> None:
         machine.number = number % 10
