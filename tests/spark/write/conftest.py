@@ -1,4 +1,4 @@
-"""Each test of Spark that uses an outbox has one in a database with somebody else's defaults."""
+"""Each test of writing that uses an outbox has one in a database with somebody else's defaults."""
 
 from __future__ import annotations
 
