@@ -24,6 +24,10 @@ class StandbyServer(PostgresServer):
             own = self.bin / "pg_basebackup"  # programs that TEST_POSTGRES_BIN names may lack it
             tool = own if own.exists() else NEWEST_TOOLS / own.name
             run_tool([tool, *source, "-D", self.folder / "data", *options], self.folder, self._account)
+            # What a newer tool writes there, an older server does not know.
+            primary = f"host=127.0.0.1 port={self._primary.port} user=postgres"
+            with (self.folder / "data" / "postgresql.auto.conf").open("a", encoding="utf-8") as conf:
+                conf.write(f"primary_conninfo = '{primary}'\n")
         self.port = free_port()
 
     def follow_synchronously(self) -> None:
