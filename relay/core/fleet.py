@@ -29,6 +29,10 @@ ROUTES: Final = "routes"
 REFUSES: Final = "the database refuses to "
 """With which a relay's state, and so its heartbeat, says that rows are refused."""
 
+NO_ANSWER: Final = "no answer for event types "
+"""With which it says which event types are left out of claims because their destination does not answer."""
+
+_BESIDE: Final = re.compile(f"(?={REFUSES}|{NO_ANSWER})")
 _CONDITION: Final = re.compile(r"destination (\S{1,300}) is (slow|blocked|away|refused) since (\S+Z): ")
 
 
@@ -74,9 +78,9 @@ class SharedValue(Generic[Value]):
     relays: list[str]
 
 
-def heartbeat_reason(troubles: Mapping[str, str], refused: Iterable[str] = ()) -> str:
-    """What is wrong, as a heartbeat says it: destinations (what they are like, by title), and rows that are refused."""
-    return "; ".join([*(f"{title} is {trouble}" for title, trouble in troubles.items()), *refused])
+def heartbeat_reason(troubles: Mapping[str, str], beside: Iterable[str] = ()) -> str:
+    """What is wrong, as a heartbeat says it: destinations (what they are like, by title), then rows and types."""
+    return "; ".join([*(f"{title} is {trouble}" for title, trouble in troubles.items()), *beside])
 
 
 def conditions_in(reason: str) -> Iterator[ReportedCondition]:
@@ -84,16 +88,16 @@ def conditions_in(reason: str) -> Iterator[ReportedCondition]:
     matches = list(_CONDITION.finditer(reason))
     ends = [*(one.start() for one in matches[1:]), len(reason)]
     for one, end in zip(matches, ends, strict=False):
-        text = reason[one.end() : end].partition(REFUSES)[0]
+        text = _BESIDE.split(reason[one.end() : end])[0]
         yield ReportedCondition(one[1], one[2], one[3], text.removesuffix("; "))
 
 
 def reasons_beside(reason: str) -> Iterator[str]:
-    """What a ``heartbeat_reason`` says beside its destinations: refused rows, or what is wrong with the relay."""
-    before, refuses, rest = reason.partition(REFUSES)
-    if before and _CONDITION.search(before) is None:
-        yield before.removesuffix("; ")
-    yield from (f"{REFUSES}{part.removesuffix('; ')}" for part in rest.split(REFUSES) if refuses)
+    """What a ``heartbeat_reason`` says beside its destinations: what is refused or left out, or is wrong with it."""
+    first, *others = _BESIDE.split(reason)
+    if first and _CONDITION.search(first) is None:
+        yield first.removesuffix("; ")
+    yield from (part.removesuffix("; ") for part in others)
 
 
 def same_destination(one: str, other: str) -> bool:

@@ -29,6 +29,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from relay.core.fleet import NO_ANSWER
 from relay.core.outcome import Away
 from relay.core.telemetry import Telemetry
 
@@ -97,7 +98,7 @@ class AwayDestinations:
             return {}
         named = away[:_MOST_NAMED]
         more = len(away) - len(named)
-        return {"destinations": f"no answer for event types {', '.join(named)}{f' and {more} more' if more else ''}"}
+        return {"destinations": f"{NO_ANSWER}{', '.join(named)}{f' and {more} more' if more else ''}"}
 
     def reason(self, title: str) -> str:
         """Why events wait for an outage reported as ``title``; empty where none does.

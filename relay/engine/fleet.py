@@ -48,6 +48,7 @@ class FleetWatch:
         """
         self._troubles = troubles
         self._refused_rows = context.refused_rows
+        self._away = context.away
         self._fleet = fleet
         self._pauses = pauses
         self._settled = settled
@@ -123,7 +124,8 @@ class FleetWatch:
         seconds = max(now - since, 1.0)
         health, everything = self._health, self._pauses.everything
         troubles = dict(islice(self._troubles().items(), _MOST_NAMED))
-        degraded = shown(heartbeat_reason(troubles, self._refused_rows.degraded().values()))
+        beside = [*self._refused_rows.degraded().values(), *self._away.degraded(self._troubles()).values()]
+        degraded = shown(heartbeat_reason(troubles, beside))
         state, reason = _STATES[health.state], health.storage_error or degraded or health.broker_error
         if health.state is RelayState.ACTIVE and everything is not None:
             state, reason = "paused", str(everything)

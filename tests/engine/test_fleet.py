@@ -13,6 +13,7 @@ import pytest
 from relay.core.errors import ConfigError, RowRefused, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.fleet import HEARTBEAT, LIVING
+from relay.core.outcome import Away
 from relay.core.ports import Heartbeat
 from relay.engine.context import EngineContext
 from relay.engine.fleet import FleetWatch
@@ -136,6 +137,19 @@ def test_a_heartbeat_names_the_rows_that_the_database_refuses(beside: StartBesid
     assert (fleet.latest.state, fleet.latest.reason) == (
         "active",
         "the database refuses to claim event 7: no: check",
+    )
+
+
+def test_a_heartbeat_names_the_types_that_are_left_out_of_claims(beside: StartBeside) -> None:
+    fleet = Watched()
+    relay = beside(fleet)
+    relay.run(1.0)
+    relay.relay.away.report("order.paid", Away("shard 2 is away"))
+    relay.run(6.0)
+    assert fleet.latest is not None
+    assert (fleet.latest.state, fleet.latest.reason) == (
+        "active",
+        "no answer for event types order.paid (shard 2 is away)",
     )
 
 

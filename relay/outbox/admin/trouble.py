@@ -8,7 +8,7 @@ from typing import Final
 
 from relay.core.durations import span
 from relay.core.finding import Finding, Level
-from relay.core.fleet import REFUSES, ReportedCondition, conditions_in, reasons_beside
+from relay.core.fleet import NO_ANSWER, REFUSES, ReportedCondition, conditions_in, reasons_beside
 from relay.core.pause import PauseScope
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import MOST_COUNTED, Overview
@@ -19,6 +19,13 @@ LATE: Final = 60.0
 """Seconds that an event may be due before that is a fault."""
 PRUNED_AFTER: Final = 8 * 86_400.0
 """Seconds; prune retains a week by default, and runs once a day at least."""
+
+_SAID: Final = (
+    (REFUSES, "rows", "Correct the row, or the constraint or trigger that refuses it: relays try it again."),
+    (NO_ANSWER, "types", CURES["away"]),
+    ("", "relay", "relay-cli check says what to do."),
+)
+"""How what a relay says beside its destinations begins, what it is about, and what to do."""
 
 
 def troubles(overview: Overview) -> list[Finding]:
@@ -115,12 +122,8 @@ def _reports(overview: Overview) -> Iterator[Finding]:
         level = Level.WARNING if state == "slow" else Level.ERROR
         yield Finding(level, "destination", _according(message, [relay for _, relay in reports]), CURES[state])
     for reason, relays in others.items():
-        if reason.startswith(REFUSES):
-            advice = "Correct the row, or the constraint or trigger that refuses it: relays try it again."
-            yield Finding(Level.ERROR, "rows", _according(_sentence(reason), relays), advice)
-        else:
-            advice = "relay-cli check says what to do."
-            yield Finding(Level.ERROR, "relay", _according(_sentence(reason), relays), advice)
+        subject, advice = next((what, cure) for begin, what, cure in _SAID if reason.startswith(begin))
+        yield Finding(Level.ERROR, subject, _according(_sentence(reason), relays), advice)
 
 
 def _according(message: str, relays: list[str]) -> str:

@@ -116,7 +116,7 @@ def test_what_living_relays_say_stands_in_place_of_a_guess() -> None:
     assert [one.subject for one in troubles(Scene().overview()._replace(reports=[member], held=held))] == ["pause"]
 
 
-def test_each_destination_and_each_refused_row_of_what_relays_say_is_a_finding_of_its_own() -> None:
+def test_each_destination_each_refused_row_and_the_types_left_out_of_what_relays_say_is_a_finding_of_its_own() -> None:
     member = FleetMember(
         "relay-0", uuid4(), "1.0", "host", _SINCE, _SINCE, 1.0, True, "active", "", "several", "ab12", 180.0, "none",
         "keep", 0.0, 0.0, 0, 0, "default", None,
@@ -124,8 +124,9 @@ def test_each_destination_and_each_refused_row_of_what_relays_say_is_a_finding_o
     eu = "destination eu is slow since 2026-03-10T11:00:00Z: 9 s for an answer"
     us = "destination us is refused since 2026-03-10T11:05:00Z: wrong password"
     row = "the database refuses to settle event 7: a trigger"
+    types = "no answer for event types a (shard 2 is away)"
     reports = [
-        member._replace(reason=f"{eu}; {us}; {row}"),
+        member._replace(reason=f"{eu}; {us}; {row}; {types}"),
         member._replace(relay_id="relay-1", reason=us.replace("11:05", "11:04")),
         member._replace(relay_id="relay-2", state="error", reason="no connection to the database"),
     ]
@@ -137,6 +138,7 @@ def test_each_destination_and_each_refused_row_of_what_relays_say_is_a_finding_o
             "Destination us is refused since 2026-03-10T11:04:00Z: wrong password, according to relay-0, relay-1.",
         ),
         ("error", "rows", "The database refuses to settle event 7: a trigger, according to relay-0."),
+        ("error", "types", "No answer for event types a (shard 2 is away), according to relay-0."),
         ("error", "relay", "No connection to the database, according to relay-2."),
         (
             "warning",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.core.fleet import conditions_in, heartbeat_reason
+from relay.core.fleet import conditions_in, heartbeat_reason, reasons_beside
 from relay.core.outcome import Acknowledged, Transient
 from relay.core.pause import EVERYTHING, Pause, PauseScope, PauseTarget
 from relay.core.places import Place, Places
@@ -247,14 +247,15 @@ def test_of_several_causes_each_is_named_once_the_first_by_the_order(causes: set
         st.tuples(st.sampled_from(["slow", "blocked", "away", "refused"]), st.text("abc; :.", max_size=20)),
         max_size=4,
     ),
-    st.booleans(),
+    st.lists(st.sampled_from([REFUSED, "no answer for event types a (b)"]), unique=True),
 )
 def test_what_a_heartbeat_says_of_destinations_is_read_back(
-    states: dict[str, tuple[str, str]], rows_refused: bool
+    states: dict[str, tuple[str, str]], beside: list[str]
 ) -> None:
     since = "2026-03-10T11:00:00Z"
     troubles = {title: f"{state} since {since}: {reason}" for title, (state, reason) in states.items()}
-    text = heartbeat_reason(troubles, [REFUSED] if rows_refused else [])
+    text = heartbeat_reason(troubles, beside)
+    assert [one for one in reasons_beside(text) if one] == beside
     read = {f"destination {one.name}": (one.state, one.reason) for one in conditions_in(text)}
     assert read.keys() == states.keys()
     assert [(state, reason.rstrip("; ")) for state, reason in read.values()] == [
