@@ -41,7 +41,7 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
     settings = read_settings(context, storage_url, table, only={"EVENT_STORE_SCHEMA"})
     url, name = storage_of(settings)
     findings = troubles(read_overview(url, name))
-    findings += consumer_troubles(url, name, settings.event_store_schema)
+    findings += [each.finding for each in consumer_troubles(url, name, settings.event_store_schema)]
     failing = read_causes(url, name)
     if as_json:
         print_json({"findings": [finding._asdict() for finding in findings], **failing.answer()})

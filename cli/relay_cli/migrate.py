@@ -36,8 +36,8 @@ def command(
     CONCURRENTLY. A table that differs from the contract is not changed: the error says how it differs. A schema is
     never created. The relay needs SELECT and UPDATE on the table, and does not need this command.
 
-    Extensions are optional parts of the schema: console, fan-out, fleet, key-order, pause, replay-audit, sql-api,
-    tuning and wake-up. docs/reference/sql.md says what each is for.
+    Extensions are optional parts of the schema: console, fan-out, fleet, key-order, pause, replay-audit, series,
+    sql-api, tuning and wake-up. docs/reference/sql.md says what each is for.
 
     Exit codes: 0 done or up to date, 1 the database fails or the table differs, 2 wrong usage.
 

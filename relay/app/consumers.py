@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any, Final, LiteralString
+from typing import Any, Final, LiteralString, NamedTuple
 
 from openoutbox.names import DEFAULT_TRIES, tries_of
 from relay.core.errors import OutboxError
@@ -28,8 +28,19 @@ MOST_COUNTED: Final = 10_000
 """Dead letters that are counted: the oldest."""
 
 
-def consumer_troubles(url: str, table: TableName, store_schema: str | None = None) -> list[Finding]:
-    """The findings. Raises ConfigError for a wrong URL, StorageError where the database does not answer."""
+class SetAside(NamedTuple):
+    """What one consumer or subscription has set aside."""
+
+    name: str
+    """Of the consumer in the inbox (subject ``inbox``), or of the subscription (``subscription``)."""
+    finding: Finding
+
+
+def consumer_troubles(url: str, table: TableName, store_schema: str | None = None) -> list[SetAside]:
+    """One for each consumer and subscription.
+
+    Raises ConfigError for a wrong URL, StorageError where the database does not answer.
+    """
     schema = store_schema or DEFAULT_SCHEMA
     inbox = TableName(DEFAULT_INBOX, table.schema)
     tries = tries_of(inbox)
@@ -57,19 +68,19 @@ def _rows(connection: SyncConnection, table: str, sql: LiteralString) -> Sequenc
         return []
 
 
-def _letters(row: tuple[Any, ...]) -> Finding:
+def _letters(row: tuple[Any, ...]) -> SetAside:
     consumer, count, since = row
     least = "at least " if count >= MOST_COUNTED else ""
     message = f"Consumer {consumer} has {least}{counted(count, 'dead letter')}, the oldest since {minute(since)}."
     name = shlex.quote(consumer)
     advice = f"relay-cli inbox list {name} says why; correct the handler, then: relay-cli inbox retry {name}"
-    return Finding(Level.WARNING, "inbox", message, advice)
+    return SetAside(consumer, Finding(Level.WARNING, "inbox", message, advice))
 
 
-def _parked(row: tuple[Any, ...], schema: str) -> Finding:
-    name, count, since = row
+def _parked(row: tuple[Any, ...], schema: str) -> SetAside:
+    subscription, count, since = row
     option = "" if schema == DEFAULT_SCHEMA else f" --schema {shlex.quote(schema)}"
-    name = shlex.quote(name)
-    message = f"Subscription {row[0]} has set aside {counted(count, 'stream')}, the first at {minute(since)}."
+    name = shlex.quote(subscription)
+    message = f"Subscription {subscription} has set aside {counted(count, 'stream')}, the first at {minute(since)}."
     advice = f"relay-cli store parked list {name}{option} says why; then: relay-cli store parked retry {name}{option}"
-    return Finding(Level.WARNING, "subscription", message, advice)
+    return SetAside(subscription, Finding(Level.WARNING, "subscription", message, advice))

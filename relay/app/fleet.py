@@ -15,6 +15,7 @@ from relay.core.fleet import ROUTES
 from relay.core.ports import OptionalParts
 from relay.outbox.fleet import OutboxFleet, RelayIdentity
 from relay.outbox.pausewatch import OutboxPauses
+from relay.outbox.series import OutboxSeries
 from relay.outbox.storage import PostgresOutbox
 from relay.routing.reported import routes_digest, routes_text
 from relay.settings.settings import Settings
@@ -24,13 +25,14 @@ from relay.telemetry.providers import Reading, Sample
 from relay.version import __version__
 
 _DIGITS = 12
-_PARTS = ("fan-out", "fleet", "pauses", "wake-up")
+_PARTS = ("fan-out", "fleet", "pauses", "series", "wake-up")
 
 
 def optional_parts(settings: Settings, storage: PostgresOutbox) -> OptionalParts:
     """What the relay uses of the table's extensions, where these are there."""
-    pauses = OutboxPauses(storage, settings.storage_table_name)
-    return OptionalParts(build_wake_ups(settings), pauses, build_fleet(settings, storage))
+    table = settings.storage_table_name
+    pauses, series = OutboxPauses(storage, table), OutboxSeries(storage, table)
+    return OptionalParts(build_wake_ups(settings), pauses, build_fleet(settings, storage), series)
 
 
 def read_degraded(degraded: Mapping[str, str]) -> Iterator[Reading]:

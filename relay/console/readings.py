@@ -13,7 +13,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relay.app.consumers import consumer_troubles
+from relay.app.consumers import SetAside, consumer_troubles
 from relay.core.finding import Finding
 from relay.outbox.admin.eventtypes import read_event_types
 from relay.outbox.admin.explain import read_causes
@@ -89,11 +89,14 @@ class OverviewReading(NamedTuple):
 
     overview: Overview
     findings: list[Finding]
+    set_aside: list[SetAside]
+    """The last of the findings, by consumer and subscription."""
 
 
 def _read_overview(url: str, table: TableName, store_schema: str | None) -> OverviewReading:
     overview = read_overview(url, table)
-    return OverviewReading(overview, [*troubles(overview), *consumer_troubles(url, table, store_schema)])
+    set_aside = consumer_troubles(url, table, store_schema)
+    return OverviewReading(overview, [*troubles(overview), *(each.finding for each in set_aside)], set_aside)
 
 
 class Readings:

@@ -19,6 +19,7 @@ from relay.core.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from relay.core.pause import Pause
+from relay.core.series import MinuteSeries
 
 
 @dataclass(slots=True)
@@ -299,6 +300,7 @@ class OptionalParts(NamedTuple):
     wake_ups: WakeUps | None = None
     pauses: Pauses | None = None
     fleet: Fleet | None = None
+    series: MinuteSeries | None = None
 
 
 NO_MEMBERS: Final[Mapping[str, WatchedDestination]] = MappingProxyType({})

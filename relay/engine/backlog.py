@@ -38,6 +38,7 @@ class BacklogSampler:
         self._sampling = asyncio.Lock()
         self._next: asyncio.Task[None] | None = None
         """The full sample that has not begun yet; the loop and any number of readers wait for the same one."""
+        self._longest_due = 0.0
         self.latest: Backlog | None = None
         """The last full sample."""
 
@@ -45,6 +46,11 @@ class BacklogSampler:
     def sample_age(self) -> float:
         """Seconds since ``latest`` was read."""
         return self._clock() - self._sampled_at
+
+    def take_longest_due(self) -> float:
+        """The longest lag of the samples since this was called before."""
+        longest, self._longest_due = self._longest_due, 0.0
+        return longest
 
     async def refresh(self) -> None:
         """Read the backlog again, unless that is expensive. Raises nothing, waits a second at most.
@@ -77,7 +83,9 @@ class BacklogSampler:
                 if full:
                     await asyncio.shield(self._next_sample())
                 else:
-                    self._telemetry.oldest_due_age(await self._storage.oldest_due_age())
+                    age = await self._storage.oldest_due_age()
+                    self._telemetry.oldest_due_age(age)
+                    self._longest_due = max(self._longest_due, age)
             except StorageError as error:
                 self._failed(error, self._clock() - started)
             took = self._clock() - started
@@ -127,6 +135,7 @@ class BacklogSampler:
         self.latest, self._sampled_at = backlog, self._clock()
         self._took = self._sampled_at - started
         self._telemetry.backlog(backlog)
+        self._longest_due = max(self._longest_due, backlog.oldest_due_age)
         self._telemetry.storage_op("stats", ok=True, seconds=self._took)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from relay.core.ports import OutboxStorage, Publisher
 from relay.core.recorder import AttemptRecorder
 from relay.core.telemetry import Telemetry
 from relay.core.tracing import Tracer
 from relay.engine.away import AwayDestinations
+from relay.engine.counts import VerdictCounts
 from relay.engine.health import RelayHealth
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
@@ -36,6 +37,7 @@ class EngineContext:
     refused_rows: RefusedRows
     tracer: Tracer | None
     """The spans; None when there are none."""
+    counts: VerdictCounts = field(default_factory=VerdictCounts)
 
     @classmethod
     def of(

@@ -76,6 +76,7 @@ class Decider:
         self._suspects = context.suspects
         self._away = context.away
         self._telemetry = context.telemetry
+        self._counts = context.counts
         self._retry = context.options.retry
         self._clock = context.clock
         self._unsure = _Unsure()
@@ -108,6 +109,7 @@ class Decider:
             if dropped := [event for event, outcome in special if self._is_dropped(event, outcome)]:
                 self._say_dropped(dropped)
             self._unsure.forget(acknowledged)
+            self._counts.acknowledged(acknowledged)
             self._telemetry.acknowledged(
                 [now - batch.offered_at] * len(acknowledged), [event.age + since_claim for event in acknowledged]
             )
@@ -158,6 +160,8 @@ class Decider:
         if batch.attempts is not None and not isinstance(verdict, Release):
             batch.attempts.failed(event, outcome, verdict, self._clock() - batch.sent_at)
         batch.decide(event, verdict)
+        if isinstance(verdict, Retry | Bury):
+            self._counts.failed(event.event_type, dead=isinstance(verdict, Bury))
         if batch.trace is not None:
             batch.trace.decide(event.event_id, verdict, outcome)
         _log(event, verdict)

@@ -172,6 +172,7 @@ class LeaseReaper:
         self._reaps = self._finder or context.storage
         self._health = context.health
         self._telemetry = context.telemetry
+        self._counts = context.counts
         self._clock = context.clock
         self._most = context.options.reap_batch_size
         self._limit = self._most
@@ -248,6 +249,7 @@ class LeaseReaper:
             self._health.storage_worked("reap")
             if reaped.total:
                 self._telemetry.reaped(reaped.retried, reaped.buried)
+                self._counts.failed("", reaped.total, dead=reaped.buried)
                 self._excluded.went_through()
             return reaped
 

@@ -6,7 +6,7 @@ broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes 
 (renew and reap), ``gate`` (is the broker there), ``suspects`` and ``isolate`` (which event the broker cuts connections
 on), ``away`` (destinations that do not answer while others do), ``health`` (is the database there; /readyz),
 ``backlog`` (/stats), ``look`` (for rows that claims have gone past), ``pauses`` (what an operator holds back),
-``fleet`` (the relays of the table).
+``fleet`` (the relays of the table), ``series`` (what was done in each minute).
 
 The loops are tasks of one event loop: only one of them runs at a time, and another one can come in between only at an
 ``await``. They meet in ``Batch``, ``InFlight``, ``RelayHealth`` and ``Offers``, where comments say how.
@@ -50,6 +50,7 @@ from relay.engine.look import LookBehind
 from relay.engine.options import EngineOptions
 from relay.engine.pauses import PauseWatch
 from relay.engine.publish import Offers
+from relay.engine.series import SeriesWatch
 from relay.engine.settle import Settler
 from relay.engine.waiting import Patience, wait_event
 
@@ -107,6 +108,7 @@ class Relay:
         self._fleet = FleetWatch(
             context, parts.fleet, self.pauses, lambda: (settler.delivered, settler.failed), self.troubles
         )
+        self._series = SeriesWatch(context, parts.series, self.backlog.take_longest_due)
 
     def stop(self) -> None:
         """Ask the relay to end; ``run`` returns within ``shutdown_timeout``. May be called more than once."""
@@ -119,7 +121,8 @@ class Relay:
     def degraded(self) -> dict[str, str]:
         """What is beside the way of an event and does not work, by name, and why; deliveries go on."""
         wake_ups = self._wake_ups.problem if self._wake_ups is not None else ""
-        return {**self.pauses.degraded(), **self._fleet.degraded(), **({"wake-up": wake_ups} if wake_ups else {})}
+        beside = {**self.pauses.degraded(), **self._fleet.degraded(), **self._series.degraded()}
+        return {**beside, **({"wake-up": wake_ups} if wake_ups else {})}
 
     def ended_loops(self) -> list[str]:
         """The loops that were started and do not run any more; none while all is well."""
@@ -173,6 +176,7 @@ class Relay:
         self._start("look", self._look.run())
         self._start("pauses", self.pauses.run())
         self._start("fleet", self._fleet.run())
+        self._start("series", self._series.run())
         if self._wake_ups is not None:
             self._start("wake-up", self._listen(self._wake_ups))
         del self._loops["opening"]
@@ -218,9 +222,10 @@ class Relay:
         await self._await_settled(started + timeout * _SETTLED_UNTIL)
         for task in self._loops.values():
             task.cancel()
-        leaving = asyncio.ensure_future(self._fleet.leave())
-        await asyncio.wait({leaving}, timeout=timeout * _LEFT_WITHIN)
-        leaving.cancel()
+        leaving = [asyncio.ensure_future(part.leave()) for part in (self._fleet, self._series)]
+        await asyncio.wait(leaving, timeout=timeout * _LEFT_WITHIN)
+        for one in leaving:
+            one.cancel()
         rooms = (self._publisher, self._offers, self._storage)
         closing = [asyncio.ensure_future(room.close()) for room in rooms]
         await asyncio.wait([*self._loops.values(), *closing], timeout=timeout * _CLOSED_WITHIN)

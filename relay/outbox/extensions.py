@@ -44,6 +44,9 @@ RELAYS = "openoutbox_relays"
 PAUSES = "openoutbox_pauses"
 """The table of ``pause.sql``."""
 
+SERIES = "openoutbox_series"
+"""The table of ``series.sql``."""
+
 ORDER_INDEXES = ("order_waiting", "order_dead", "order_keyless", "order_again")
 """The roles of the indexes of ``key_order``."""
 
@@ -82,6 +85,17 @@ def pauses_of(table: TableName) -> TableName:
     return TableName(table_name(table, "pauses"), table.schema)
 
 
+def series_of(table: TableName) -> TableName:
+    """What the relays of an outbox did, minute by minute."""
+    return TableName(table_name(table, "series"), table.schema)
+
+
+def watched_tables(table: TableName) -> dict[str, str]:
+    """The parameters of ``outbox/table:ping``: the optional tables that a relay looks for while it runs, quoted."""
+    tables = {"relays": relays_of(table), "pauses": pauses_of(table), "series": series_of(table)}
+    return {name: place.quoted for name, place in tables.items()}
+
+
 def located(url: str, table: TableName, extensions: Collection[str]) -> TableName:
     """For ``sql-api``, whose functions name it: the table with the schema that it is in or would be made in.
 
@@ -115,6 +129,7 @@ def extension_sql(name: str, table: TableName) -> list[LiteralString]:
         CANCELLED: cancelled_of(table),
         RELAYS: relays_of(table),
         PAUSES: pauses_of(table),
+        SERIES: series_of(table),
         **default_index_names(table, ORDER_INDEXES),
     }
     if name == "wake-up":
@@ -167,8 +182,7 @@ class _Extension(Schema):
         names = {
             "outbox": table.quoted,
             "replays": replays_of(table).quoted,
-            "relays": relays_of(table).quoted,
-            "pauses": pauses_of(table).quoted,
+            **watched_tables(table),
             "changes": changes_of(table).quoted,
             "cancelled": cancelled_of(table).quoted,
             "functions": [function.quoted for function in (_wake(table), *sql_api_functions(table).values())],

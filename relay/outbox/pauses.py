@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, LiteralString
 
 from relay.core.pause import Pause, PauseScope, PauseTarget
-from relay.outbox.extensions import PAUSES, pauses_of, relays_of
+from relay.outbox.extensions import PAUSES, pauses_of, watched_tables
 from relay.postgres.connect import Connection, SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.grants import granting, rights_text
@@ -44,8 +44,7 @@ def pauses_in_force(connection: SyncConnection, table: TableName) -> list[Pause]
 
     Raises SchemaError without SELECT on their table; the message names the GRANT.
     """
-    names = {"relays": relays_of(table).quoted, "pauses": pauses_of(table).quoted}
-    [(_, _, present)] = fetch(connection, statement("outbox/table:ping", table), names)
+    [(_, _, present, _)] = fetch(connection, statement("outbox/table:ping", table), watched_tables(table))
     if not present:
         return None
     with (

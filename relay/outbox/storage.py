@@ -32,7 +32,7 @@ from relay.core.proofs import ExpiredLeases, LeasedRow
 from relay.core.upkeep import Upkeep
 from relay.outbox.claiming import Claims
 from relay.outbox.connections import connections
-from relay.outbox.extensions import pauses_of, relays_of
+from relay.outbox.extensions import watched_tables
 from relay.outbox.options import PostgresOptions
 from relay.outbox.ordersequence import SAMPLE, OrderSequence
 from relay.outbox.paused import PausedRows
@@ -67,6 +67,7 @@ class Extensions(NamedTuple):
 
     relays: bool = False
     pauses: bool = False
+    series: bool = False
 
 
 class PostgresOutbox:
@@ -79,7 +80,7 @@ class PostgresOutbox:
         self._connections = connections(options, self._generation)
         self._claiming, self._settling, self._housekeeping, self._spare, slow = self._connections
         self.watching = self._housekeeping
-        """The connection for what is quick and must not wait for slow reads: pauses, the list of relays."""
+        """The connection for what is quick and must not wait for slow reads: pauses, the list of relays, the series."""
         patience = min(options.ping_timeout, options.statement_timeout)
         self._ping_deadline = patience + SECONDS_PER_HOST * (hosts(connection_parameters(options.url, "")) - 1)
         self.paused = PausedRows(options.table, time.monotonic)
@@ -92,7 +93,7 @@ class PostgresOutbox:
         self._reaping = Reaping(self._housekeeping, slow, options)
         self._reads = SlowReads(slow, options, self.paused)
         self._ping = statement("outbox/table:ping", options.table)
-        self._beside = {"relays": relays_of(options.table).quoted, "pauses": pauses_of(options.table).quoted}
+        self._beside = watched_tables(options.table)
         self._settle = SettleStatements(options)
         self._renewer = Renewer(self._settling, options)
 

@@ -218,8 +218,8 @@ DEGRADED = _row(
     "openoutbox_degraded",
     _G,
     ("part",),
-    "1 while fan-out, fleet, pauses or wake-up does not work, although deliveries go on; else 0. The log and /readyz "
-    "say why.",
+    "1 while fan-out, fleet, pauses, series or wake-up does not work, although deliveries go on; else 0. The log and "
+    "/readyz say why.",
     Section.BESIDE,
 )
 LOG_WRITTEN = _row("openoutbox_log_written_total", _C, (), "Attempts written to the delivery log.", Section.LOG)

@@ -64,6 +64,9 @@ SELECT
     MIN(updated_at),
     MAX(updated_at),
     MAX(event_id::text COLLATE "C"),
+    ARRAY_AGG(FLOOR(DATE_PART('epoch', updated_at) / 60)::int) FILTER (
+        WHERE fails AND updated_at > NOW() - INTERVAL '1 hour' AND updated_at <= NOW()
+    ),
     (SUM(COUNT(*) FILTER (WHERE part = 'dead')) OVER ())::bigint,
     (SUM(COUNT(*) FILTER (WHERE part = 'later')) OVER ())::bigint,
     (SUM(COUNT(*) FILTER (WHERE part = 'due')) OVER ())::bigint,

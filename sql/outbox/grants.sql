@@ -38,6 +38,10 @@ GRANT SELECT ON openoutbox_pauses TO app_role;
 -- The relay writes its own row into the list of relays, and deletes those of relays that are gone.
 GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_relays TO app_role;
 
+-- name: relay_series
+-- The relay adds what it did in each minute, and deletes what is older than a week.
+GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_series TO app_role;
+
 -- name: prune_events
 -- relay-cli prune reads rows, and deletes old ones.
 GRANT SELECT, DELETE ON openoutbox_events TO app_role;
@@ -58,6 +62,10 @@ GRANT SELECT ON openoutbox_pauses TO app_role;
 -- Which relays there are.
 GRANT SELECT ON openoutbox_relays TO app_role;
 
+-- name: reader_series
+-- What the relays did in each minute.
+GRANT SELECT ON openoutbox_series TO app_role;
+
 -- name: reader_changes
 -- Who changed what through the console.
 GRANT SELECT ON openoutbox_changes TO app_role;
@@ -73,6 +81,10 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_pauses TO app_role;
 -- name: operator_relays
 -- Which relays there are.
 GRANT SELECT ON openoutbox_relays TO app_role;
+
+-- name: operator_series
+-- What the relays did in each minute.
+GRANT SELECT ON openoutbox_series TO app_role;
 
 -- name: console_events
 -- The console reads events.
@@ -101,3 +113,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON openoutbox_pauses TO app_role;
 -- name: console_relays
 -- Which relays there are.
 GRANT SELECT ON openoutbox_relays TO app_role;
+
+-- name: console_series
+-- What the relays did in each minute.
+GRANT SELECT ON openoutbox_series TO app_role;

@@ -72,10 +72,10 @@ ORDER BY relation.relname;
 
 -- name: extension_state
 -- What the optional parts of the schema change, in one row: two equal rows say that nothing was changed between them.
--- Catalog only, locks nothing. Parameters: outbox, replays, changes, cancelled, relays, pauses (names, quoted, with their schema
--- if given), functions (the names of ours, likewise).
+-- Catalog only, locks nothing. Parameters: outbox, replays, changes, cancelled, relays, pauses, series (names, quoted, with their
+-- schema if given), functions (the names of ours, likewise).
 -- Result: storage parameters, columns, indexes, triggers, the records of replays, of changes and of cancelled events, the list of relays, the
--- pauses, the functions.
+-- pauses, the series, the functions.
 SELECT
     (SELECT reloptions::text FROM pg_catalog.pg_class WHERE oid = TO_REGCLASS(%(outbox)s::text)),
     (
@@ -98,6 +98,7 @@ SELECT
     TO_REGCLASS(%(cancelled)s::text)::oid,
     TO_REGCLASS(%(relays)s::text)::oid,
     TO_REGCLASS(%(pauses)s::text)::oid,
+    TO_REGCLASS(%(series)s::text)::oid,
     (
         SELECT STRING_AGG(CONCAT(prosrc, prosecdef, proconfig), ',' ORDER BY oid)
         FROM pg_catalog.pg_proc

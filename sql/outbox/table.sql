@@ -109,8 +109,9 @@ ORDER BY 1, 2;
 
 -- name: ping
 -- Does the server answer, does it take writes, and which optional tables are there? Catalog only, locks nothing.
--- Parameters: relays, pauses (names, quoted). Result: read only; whether there is a list of relays, and pauses.
+-- Parameters: relays, pauses, series (names, quoted). Result: read only; whether there is a list of relays, pauses, a series.
 SELECT
     PG_IS_IN_RECOVERY() OR CURRENT_SETTING('transaction_read_only')::boolean,
     TO_REGCLASS(%(relays)s::text) IS NOT NULL,
-    TO_REGCLASS(%(pauses)s::text) IS NOT NULL;
+    TO_REGCLASS(%(pauses)s::text) IS NOT NULL,
+    TO_REGCLASS(%(series)s::text) IS NOT NULL;

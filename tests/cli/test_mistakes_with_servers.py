@@ -101,7 +101,17 @@ async def test_a_relay_whose_table_is_dropped_says_what_examines_it(outbox: Outb
 
 
 def test_migrate_says_whether_an_extension_is_new(outbox: Outbox, tmp_path: Path) -> None:
-    for extension in ("fan-out", "fleet", "key-order", "pause", "replay-audit", "sql-api", "tuning", "wake-up"):
+    for extension in (
+        "fan-out",
+        "fleet",
+        "key-order",
+        "pause",
+        "replay-audit",
+        "series",
+        "sql-api",
+        "tuning",
+        "wake-up",
+    ):
         command, env = f"migrate --with {extension}", {"STORAGE_URL": outbox.owner_url}
         answer(tmp_path, Mistake(command, env, 0, (f"added extension {extension}",)))
         answer(tmp_path, Mistake(command, env, 0, (f"extension {extension} is up to date",), ("added",)))

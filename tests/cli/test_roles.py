@@ -26,7 +26,7 @@ from tests.support.servers.memory_postgres import MemoryPostgres
 
 pytestmark = pytest.mark.postgres
 
-EXTENSIONS = ("console", "fan-out", "fleet", "key-order", "pause", "replay-audit", "sql-api", "wake-up")
+EXTENSIONS = ("console", "fan-out", "fleet", "key-order", "pause", "replay-audit", "series", "sql-api", "wake-up")
 INSERT = "INSERT INTO {} (event_id, event_type, payload) VALUES (gen_random_uuid(), 't', '')"
 OWNERS = """
 SELECT DISTINCT pg_get_userbyid(relowner)::text FROM pg_class

@@ -53,7 +53,7 @@ def client_of(url: str, **variables: str) -> ConsoleClient:
 @pytest.fixture
 def recorded(outbox: Outbox) -> Outbox:
     """The outbox with the record of changes, and the rights that the console needs."""
-    for extension in ("console", "pause", "fleet"):
+    for extension in ("console", "pause", "fleet", "series"):
         add_extension(outbox.owner_url, TableName(), extension)
     with outbox.database.connect() as connection:
         give_rights(connection)

@@ -131,7 +131,7 @@ def _record_changes(outbox: Outbox, address: str) -> None:
 def examples_console(admin_url: str) -> Iterator[str]:
     """The address of the console, whose users are all admin."""
     outbox = Outbox.create(create_database(admin_url))
-    for extension in ("console", "pause", "fleet"):
+    for extension in ("console", "pause", "fleet", "series"):
         add_extension(outbox.owner_url, TableName(), extension)
     asyncio.run(_fill_log(outbox.url))
     stock_store(outbox.url)

@@ -301,11 +301,29 @@ def test_every_pause_ends_at_once_and_once_for_a_key(console: ConsoleClient, rec
 
 def test_without_their_extensions_pauses_and_relays_say_what_to_run(outbox: Outbox) -> None:
     console = client_of(outbox.url_of("console"))
-    for path, extension in (("pauses", "pause"), ("fleet", "fleet"), ("settings", "fleet")):
+    for path, extension in (("pauses", "pause"), ("fleet", "fleet"), ("settings", "fleet"), ("series", "series")):
         answer = console.get(f"{API}/{path}")
         assert problem(answer) == (503, "extension-missing")
         assert f"relay-cli migrate --table openoutbox_events --with {extension}" in answer.json()["detail"]
     assert "--with fleet" in console.get("/fleet").text
+
+
+def test_the_series_has_every_minute_and_longer_steps_for_longer_times(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    recorded.database.run(
+        "INSERT INTO openoutbox_series SELECT date_trunc('minute', now()) - make_interval(mins => n), '', 2, 1, 0, 0.5 "
+        "FROM generate_series(1, 10079) AS n"
+    )
+    hour = console.get(f"{API}/series").json()
+    assert (hour["step_minutes"], len(hour["items"])) == (1, 61)
+    assert {(one["delivered"], one["failed"], one["counted"]) for one in hour["items"][:-1]} == {(2, 1, 1)}
+    week = console.get(f"{API}/series?minutes=10080").json()
+    assert (week["step_minutes"], len(week["items"])) == (28, 361)
+    assert sum(one["delivered"] for one in week["items"]) == 2 * 10_079
+    none = console.get(f"{API}/series?event_type=other").json()["items"]
+    assert {(one["delivered"], one["counted"]) for one in none[:-1]} == {(0, 1)}
+    assert console.get(f"{API}/series?minutes=10081").status_code == 422
 
 
 def test_the_settings_of_the_relays_and_where_they_differ(console: ConsoleClient, recorded: Outbox) -> None:

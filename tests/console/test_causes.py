@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from openoutbox import Message, inbox
@@ -68,4 +69,12 @@ def test_overview_and_causes_have_the_same_findings_those_behind_the_broker_incl
     findings = console.get(f"{API}/overview").json()["findings"]
     assert [one["subject"] for one in findings] == ["relays", "inbox"]
     assert findings == console.get(f"{API}/causes").json()["findings"]
-    assert "Consumer billing has 1 dead letter" in console.get("/").text
+    page = console.get("/").text
+    assert "Consumer billing has 1 dead letter" in page
+    [form] = re.findall(r'<form method="post" action="/set-aside/retry">.*?</form>', page, re.DOTALL)
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
+    assert console.post("/set-aside/retry", data=fields).status_code == 303
+    assert recorded.database.run("SELECT state FROM openoutbox_inbox_tries") == [("retry",)]
+    [change] = console.get(f"{API}/changes").json()["items"]
+    assert (change["action"], change["selection"], change["events"]) == ("retry", {"consumer": "billing"}, 1)
+    assert "Consumer billing" not in console.get("/").text

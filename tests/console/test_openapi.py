@@ -32,7 +32,7 @@ def app(postgres: str) -> Iterator[Any]:
     """The console on an outbox with events of each status."""
     database = create_database(postgres)
     outbox = Outbox.create(database)
-    for extension in ("console", "pause", "fleet"):
+    for extension in ("console", "pause", "fleet", "series"):
         add_extension(outbox.owner_url, TableName(), extension)
     for status in ("PENDING", "DELIVERED", "DEAD"):
         fill_aged(outbox, status, 20)
@@ -45,6 +45,9 @@ def app(postgres: str) -> Iterator[Any]:
 def test_the_document_is_openapi_31_with_problems(app: Any) -> None:
     document = openapi_document(app)
     assert document["openapi"] == "3.1.0"
+    schemes = document["components"]["securitySchemes"]
+    assert [(each["type"], each["scheme"]) for each in schemes.values()] == [("http", "bearer")]
+    assert document["security"] == [{name: [] for name in schemes}, {}]
     for operations in document["paths"].values():
         for operation in operations.values():
             failures = {status: each for status, each in operation["responses"].items() if status >= "400"}
@@ -55,7 +58,7 @@ def test_the_document_is_openapi_31_with_problems(app: Any) -> None:
 def test_no_allowed_request_is_answered_by_what_the_document_does_not_name(app: Any) -> None:
     schema: Any = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=HOST)
     operations = [result.ok() for result in schema.get_all_operations()]
-    assert len(operations) == 38
+    assert len(operations) == 39
     for operation in operations:
         check_operation(operation)
 

@@ -322,3 +322,28 @@ def test_a_reader_sees_no_payload_and_no_action(recorded: Outbox, tmp_path: Path
     refused = console.post(f"{paths[1]}/bury", json={}, headers={**reader, "Idempotency-Key": "a"})
     assert refused.status_code == 403
     assert recorded.counts() == {"PENDING": 1}
+
+
+def test_the_overview_draws_what_relays_counted_beside_what_the_outbox_still_holds(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    recorded.fill("t", 5)
+    recorded.database.run(
+        "UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now() - interval '9 minutes'"
+    )
+    assert "failures" not in plot_of_overview(console)
+    recorded.database.run(
+        "INSERT INTO openoutbox_series SELECT date_trunc('minute', now()) - interval '30 minutes', kind, 7, 3, 1, lag "
+        "FROM (VALUES ('', 12.5), ('a', 0)) AS counted (kind, lag)"
+    )
+    plot = plot_of_overview(console)
+    assert [events for events in plot["events"] if events] == [14, 5]
+    assert [failures for failures in plot["failures"] if failures] == [6]
+    assert "19 in the last hour; 6 failed attempts, longest lag 12.5 s" in text_of(console.get("/"))
+
+
+def plot_of_overview(console: ConsoleClient) -> dict[str, list[float]]:
+    console.app.state.console.readings.forget()
+    [text] = re.findall(r"data-plot=\"([^\"]+)\"", console.get("/").text)
+    plot: dict[str, list[float]] = json.loads(unescape(text))
+    return plot

@@ -89,6 +89,9 @@ def test_overview_lists_open_causes_with_a_button_for_the_whole_of_each(
         r"HTTP_503: partner # of # 12 dead since \S+ \S+ , the last \S+ \S+ ; .* and \d+ more types", words
     )
     assert "TIMEOUT: no answer 1 tried again since" in words
+    [(label, path)] = re.findall(r'class="spark"[^>]* aria-label="([^"]+)"><path d="([^"]+)"', page.text)
+    assert label == "Failed last by minute, in the last hour: 1"
+    assert re.fullmatch(r"M5[789].5 12V0.0", path)
     replay, retry = re.findall(r'href="(/changes/new\?[^"]+)"', page.text)
     assert "12 events" in text_of(console.get(unescape(replay)))
     assert "1 event " in text_of(console.get(unescape(retry)))

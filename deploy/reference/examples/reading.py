@@ -159,6 +159,7 @@ _FINDINGS: Final = [
         "advice": "relay-cli store parked list balances says why; then: relay-cli store parked retry balances",
     },
 ]
+_UNCOUNTED: Final = {"failed": None, "dead": None, "lag": None}
 _FIGURES: Final = (
     Example(
         "GET /stats",
@@ -190,6 +191,7 @@ _FIGURES: Final = (
                     "first": TIME,
                     "last": TIME,
                     "sample": EVENT_IDS[0],
+                    "minutes": {"2026-03-10T12:00:00Z": 2},
                     "step": "Remove the cause, then: relay-cli replay --cause MSG_SIZE_TOO_LARGE:9fdb770ac8",
                 },
                 {
@@ -204,6 +206,7 @@ _FIGURES: Final = (
                     "first": TIME,
                     "last": TIME,
                     "sample": EVENT_IDS[1],
+                    "minutes": {"2026-03-10T12:00:00Z": 1},
                     "step": f"Relays repeat them. relay-cli show {EVENT_IDS[1]}",
                 },
             ],
@@ -228,13 +231,32 @@ _FIGURES: Final = (
             "complete": True,
             "relays": [],
             "minutes": [
-                {"minute": "2026-03-10T11:59:00.000000Z", "events": 0, "exact": True},
-                {"minute": TIME, "events": 1, "exact": True},
+                {"minute": "2026-03-10T11:59:00.000000Z", "events": 0, "exact": True, **_UNCOUNTED},
+                {"minute": TIME, "events": 1, "exact": True, **_UNCOUNTED},
             ],
             "types": [
                 {"event_type": "order.paid", "delivered": 0, "dead": 1, "failed": 4},
                 {"event_type": "user.signup", "delivered": 1, "dead": 1, "failed": 1},
             ],
+        },
+    ),
+    Example(
+        "GET /series",
+        "the last minute, and the current one",
+        parameters={"minutes": 1},
+        answer={
+            "items": [
+                {
+                    "start": "2026-03-10T11:59:00.000000Z",
+                    "delivered": 3510,
+                    "failed": 4,
+                    "dead": 1,
+                    "lag": 0.9,
+                    "counted": 1,
+                },
+                {"start": TIME, "delivered": 0, "failed": 0, "dead": 0, "lag": 0.0, "counted": 0},
+            ],
+            "step_minutes": 1,
         },
     ),
     Example(

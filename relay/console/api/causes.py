@@ -7,13 +7,15 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from relay.console.api.fleet import lacking
 from relay.console.api.models import Statistics, moment_text
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
 from relay.core.finding import Finding
 from relay.outbox.admin.causes import Cause
 from relay.outbox.admin.explain import read_causes
-from relay.outbox.admin.overview import MOST_COUNTED
+from relay.outbox.admin.overview import MOST_COUNTED, MinuteCount
+from relay.outbox.admin.series import MOST_STEPS, read_series
 
 router = APIRouter(tags=["outbox"])
 
@@ -52,6 +54,7 @@ class CauseItem(_Model):
     first: str
     last: str
     sample: str = Field(description="The id of the event that failed last.")
+    minutes: dict[str, int] = Field(description="How many of them failed last in which minute of the last hour.")
     step: str = Field(description="What to do.")
 
     @classmethod
@@ -76,6 +79,14 @@ class MinuteItem(_Model):
     minute: str
     events: int
     exact: bool = Field(description="False for an estimate.")
+    failed: int | None = Field(description="Attempts that failed. Null here and below where no relay has counted.")
+    dead: int | None
+    lag: float | None = Field(description="The longest that a relay has seen, in seconds.")
+
+    @classmethod
+    def of(cls, minute: MinuteCount) -> MinuteItem:
+        """The API's form of a minute."""
+        return cls.model_validate({**minute._asdict(), "minute": moment_text(minute.minute)})
 
 
 class TypeFiguresItem(_Model):
@@ -105,6 +116,24 @@ class OverviewItem(_Model):
     types: list[TypeFiguresItem]
 
 
+class SeriesItem(_Model):
+    """What all relays did in one step."""
+
+    start: str
+    delivered: int
+    failed: int = Field(description="Attempts that failed.")
+    dead: int
+    lag: float = Field(description="The longest that a relay has seen, in seconds; of all event types.")
+    counted: int = Field(description="Minutes in which a relay has counted; 0 says that nothing is known of the step.")
+
+
+class SeriesItems(_Model):
+    """What the relays did, step by step."""
+
+    items: list[SeriesItem] = Field(description="The last one is the current step, whose last minute is not counted.")
+    step_minutes: int
+
+
 @router.get("/causes")
 def list_causes(console: ConsoleParts, identity: Reader) -> CauseItems:
     """What is broken, since when and what to do. Of very many dead events the newest are read."""
@@ -129,7 +158,7 @@ def outbox_overview(
 ) -> OverviewItem:
     """What is wrong now, the figures, and the last hour: what the page Overview shows. Its counts end at a bound."""
     del identity
-    overview, findings = console.readings.overview.get()
+    overview, findings, _ = console.readings.overview.get()
     figures = overview.figures
     stats = Statistics.model_validate({**figures.backlog.answer(), "in_flight_count": figures.in_flight})
     backlog = figures.backlog
@@ -139,12 +168,26 @@ def outbox_overview(
         stats=stats,
         complete=largest < MOST_COUNTED,
         relays=[ConnectionsItem(relay_id=one.relay_id, connections=one.connections) for one in overview.relays],
-        minutes=[
-            MinuteItem(minute=moment_text(one.minute), events=one.events, exact=one.exact)
-            for one in overview.minutes[-minutes - 1 :]
-        ],
+        minutes=[MinuteItem.of(one) for one in overview.minutes[-minutes - 1 :]],
         types=[
             TypeFiguresItem(event_type=one.event_type, delivered=one.delivered, dead=one.dead, failed=one.failed)
             for one in overview.types
         ],
     )
+
+
+@router.get("/series")
+def relay_series(
+    console: ConsoleParts,
+    identity: Reader,
+    minutes: Annotated[int, Query(ge=1, le=7 * 1440, description="How many of the last minutes.")] = 60,
+    event_type: Annotated[str | None, Query(description="Of this type alone, in the minutes that name it.")] = None,
+) -> SeriesItems:
+    """What relays delivered, failed and buried, minute by minute for a week. Needs the extension series."""
+    del identity
+    step = -(-minutes // MOST_STEPS)
+    points = read_series(console.url, console.table, -(-minutes // step), step, event_type)
+    if points is None:
+        raise lacking(console.table, "series")
+    items = [SeriesItem.model_validate({**one._asdict(), "start": moment_text(one.start)}) for one in points]
+    return SeriesItems(items=items, step_minutes=step)

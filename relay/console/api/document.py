@@ -24,6 +24,11 @@ _CHANGING: Final = {
     409: "The event's status, or the broker, does not allow it.",
     412: "The event was changed after you saw it.",
 }
+_TOKEN: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A token of CONSOLE_TOKENS_FILE, or API_TOKEN. On loopback, without logins, none is needed.",
+}
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
     "description": "RFC 9457.",
@@ -54,6 +59,8 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
             summary="Look at an outbox and steer it.",
             routes=app.routes,
         )
+        document["components"]["securitySchemes"] = {"token": _TOKEN}
+        document["security"] = [{"token": []}, {}]
         schemas = document["components"]["schemas"]
         schemas["Problem"] = _PROBLEM
         for unused in ("HTTPValidationError", "ValidationError"):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Form, Request
+from starlette.responses import RedirectResponse, Response
 
 from relay.console.access import Role
-from relay.console.api.requests import Reader
+from relay.console.api.inbox import LetterRetryBody, retry_dead_letters
+from relay.console.api.models import Words
+from relay.console.api.parked import ParkedRetryBody, retry_parked_streams
+from relay.console.api.requests import Operator, Reader
 from relay.console.context import Console, ConsoleParts
 from relay.console.pages.live import live_page
 from relay.console.readings import OverviewReading
@@ -45,6 +48,22 @@ def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> 
     return live_page(request, "overview", identity, reading, values)
 
 
+@router.post("/set-aside/retry")
+def retry_set_aside(
+    console: ConsoleParts,
+    identity: Operator,
+    idempotency_key: Annotated[str, Form()],
+    subject: Annotated[Literal["inbox", "subscription"], Form()],
+    name: Annotated[Words, Form(min_length=1)],
+) -> Response:
+    """Try again what a consumer or a subscription has set aside, all of it."""
+    if subject == "inbox":
+        retry_dead_letters(console, identity, LetterRetryBody.model_validate({"consumer": name}), idempotency_key)
+    else:
+        retry_parked_streams(console, identity, ParkedRetryBody.model_validate({"subscription": name}), idempotency_key)
+    return RedirectResponse("/", 303)
+
+
 def _causes(console: Console) -> FailureReading:
     """Why events fail. Where that takes too long, the page says so and shows the rest."""
     try:
@@ -54,12 +73,13 @@ def _causes(console: Console) -> FailureReading:
 
 
 def _values(reading: tuple[OverviewReading, FailureReading], places: dict[str, tuple[str, str]]) -> dict[str, Any]:
-    (overview, findings), failing = reading
+    (overview, findings, set_aside), failing = reading
+    names = {each.finding: each.name for each in set_aside}
     return {
         "title": "Overview",
         "overview": overview,
         "backlog": overview.figures.backlog,
-        "findings": [(finding, places.get(finding.subject)) for finding in findings],
+        "findings": [(each, places.get(each.subject), names.get(each)) for each in findings],
         "causes": failing.causes[:_MOST_CAUSES],
         "more_causes": max(len(failing.causes) - _MOST_CAUSES, 0),
         "sample": failing.sample,
@@ -68,11 +88,16 @@ def _values(reading: tuple[OverviewReading, FailureReading], places: dict[str, t
         "most": MOST_COUNTED,
         "estimated": not all(minute.exact for minute in overview.minutes),
         "hour": sum(minute.events for minute in overview.minutes),
+        "failed": sum(minute.failed or 0 for minute in overview.minutes),
+        "longest_lag": max((minute.lag for minute in overview.minutes if minute.lag is not None), default=None),
         "last_minute": overview.minutes[-2].events,  # the last row is the minute that goes on
     }
 
 
 def plot_of(minutes: list[MinuteCount]) -> dict[str, list[float]]:
-    """Times in seconds since 1970, and the events of each whole minute."""
-    counts = [(each.minute.timestamp(), float(each.events)) for each in minutes[:-1]]  # the last one goes on
-    return {"times": [time for time, _ in counts], "events": [events for _, events in counts]}
+    """Times in seconds since 1970, the events of each whole minute, and where relays count them the failures."""
+    whole = minutes[:-1]  # the last one goes on
+    plot = {"times": [each.minute.timestamp() for each in whole], "events": [float(each.events) for each in whole]}
+    if any(each.failed is not None for each in whole):
+        plot["failures"] = [float(each.failed or 0) for each in whole]
+    return plot

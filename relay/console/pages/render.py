@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +36,7 @@ NAVIGATION: Final = (
 """Address, name, and the key that leads to it after g."""
 
 _WITHHELD: Final = {
+    "overview.html": {Role.OPERATOR: "replay and retry"},
     "events.html": {Role.OPERATOR: "changes of the events found", Role.ADMIN: "prune"},
     "event.html": {Role.OPERATOR: "headers, payload, and what changes the event"},
     "dead.html": {Role.OPERATOR: "replay"},
@@ -76,6 +79,13 @@ def _latency(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else span(seconds)
 
 
+def _spark(counts: Mapping[int, int]) -> str:
+    """A bar for each minute since 1970 that has a count, in the 60 units before now: the path of an image, 12 high."""
+    first, most = int(time.time() // 60) - 59, max(counts.values(), default=1)
+    bars = ((minute - first, 12 * events / most) for minute, events in sorted(counts.items()))
+    return "".join(f"M{place}.5 12V{12 - height:.1f}" for place, height in bars if place >= 0)
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
@@ -91,6 +101,7 @@ def _environment() -> Environment:
         "span": span,
         "latency": _latency,
         "query": urlencode,
+        "spark": _spark,
     }
     environment.globals |= {
         "static": STATIC,

@@ -11,8 +11,10 @@ import functools
 import hashlib
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from relay.core.outside import shown
@@ -47,6 +49,8 @@ class ErrorGroup(NamedTuple):
     last: Moment
     sample: str
     """The id of one of them."""
+    minutes: list[int] | None = None
+    """The minute in which each of them failed last, since 1970, of those within the last hour; None for none."""
 
 
 class CauseName(NamedTuple):
@@ -115,6 +119,8 @@ class Cause:
     types: dict[str, int] = field(default_factory=dict)
     """How many events of each type, the largest number first."""
     keys: set[int] = field(default_factory=set)
+    minutes: Counter[int] = field(default_factory=Counter)
+    """How many of the events failed last in which minute of the last hour; minutes since 1970."""
 
     @property
     def code(self) -> str:
@@ -142,6 +148,7 @@ class Cause:
             "first": self.first,
             "last": self.last,
             "sample": self.sample,
+            "minutes": {_minute(minute): events for minute, events in sorted(self.minutes.items())},
             "step": self.step,
         }
 
@@ -185,11 +192,17 @@ def causes(groups: Iterable[ErrorGroup]) -> list[Cause]:
         cause.retrying += group.retrying
         cause.types[group.event_type] = cause.types.get(group.event_type, 0) + group.dead + group.retrying
         cause.keys.update(group.keys or ())
+        cause.minutes.update(group.minutes or ())
     for cause in found.values():  # the error is what the masked message folds to: masking costs most of all here
         cause.message = shown(cause.message, LONGEST)
         cause.error = CauseName.of(cause.message).error
         cause.types = dict(sorted(cause.types.items(), key=lambda one: (-one[1], one[0])))
     return sorted(found.values(), key=lambda cause: (-cause.dead - cause.retrying, cause.code, cause.error))
+
+
+def _minute(minute: int) -> str:
+    """The time at which a minute since 1970 begins."""
+    return f"{datetime.fromtimestamp(minute * 60, UTC):%Y-%m-%dT%H:%M}:00Z"
 
 
 def _later(one: Moment, other: Moment) -> bool:

@@ -134,7 +134,7 @@ def has_table(connection: Connection, table: TableName) -> bool:
 
 
 def _beside(connection: Connection, table: TableName) -> Iterator[Finding]:
-    """The relay's rights on the tables of pause, fleet and replay-audit, where they exist, and what is paused."""
+    """The relay's rights on the tables of the extensions, where they exist, and what is paused."""
     user = connection.info.user
     if has_table(connection, pauses_of(table)):
         faults = list(lacking_rights(connection, grant_sql("relay_pauses", table, user), user))
@@ -143,7 +143,8 @@ def _beside(connection: Connection, table: TableName) -> Iterator[Finding]:
             yield Finding(Level.WARNING, "pause", str(pause), "relay-cli resume ends it")
     if has_table(connection, relays_of(table)):
         yield from lacking_rights(connection, grant_sql("relay_relays", table, user), user)
-    yield from lacking_rights(connection, grant_sql("relay_replays", table, user), user, where_it_exists=True)
+    for name in ("relay_series", "relay_replays"):
+        yield from lacking_rights(connection, grant_sql(name, table, user), user, where_it_exists=True)
 
 
 def _refusing_indexes(connection: Connection, table: TableName) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from relay.outbox.admin.browse import ShownEvent, read_event
 from relay.outbox.admin.causes import LONGEST, Cause, ErrorGroup, causes
 from relay.outbox.admin.connection import Connection, database_time, operating, rows
 from relay.outbox.admin.fleet import read_members
-from relay.outbox.admin.readings import STATEMENT_SECONDS, bounded_reading, rows_of_relays
+from relay.outbox.admin.readings import STATEMENT_SECONDS, bounded_reading, rows_beside
 from relay.outbox.admin.why import EventAhead, Facts, Why, why
 from relay.outbox.options import application_name
 from relay.outbox.pauses import pauses_in_force
@@ -72,8 +72,8 @@ def read_causes(url: str, table: TableName) -> FailureReading:
         read = rows(connection, "outbox/causes:failing", table, bounds)
     if not read:
         return FailureReading([], "")
-    groups = [ErrorGroup(*row[:8]) for row in read if row[0] is not None]
-    return FailureReading(causes(groups), _sample(*read[0][8:]))
+    groups = [ErrorGroup(*row[:9]) for row in read if row[0] is not None]
+    return FailureReading(causes(groups), _sample(*read[0][9:]))
 
 
 def _sample(dead: int, later: int, due: int, groups: int) -> str:
@@ -127,7 +127,7 @@ def _read_facts(
     relays = read(lambda: read_members(connection, table))
     connected = read(lambda: rows(connection, "outbox/search:relays", table, {"prefix": application_name("")}))
     ahead = read(lambda: _read_ahead(connection, table, event))
-    routes = read(lambda: rows_of_relays(connection, table, "outbox/fleet:routes", {"living": LIVING}))
+    routes = read(lambda: rows_beside(connection, table, "relays", "outbox/fleet:routes", {"living": LIVING}))
     places = dict(_placed(event, routes or (), read_routes))
     return Facts(now, pauses or (), relays, [name for name, _ in connected or ()], ahead or (), places, unknown)
 

@@ -17,7 +17,7 @@ from uuid import UUID
 from relay.core.fleet import FORGOTTEN, LIVING, CommonSettings, compared, settings_that_differ
 from relay.core.pause import Pause
 from relay.outbox.admin.connection import Connection, fetch, operating_beside
-from relay.outbox.admin.readings import bounded_reading, rows_of_relays
+from relay.outbox.admin.readings import bounded_reading, rows_beside
 from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.pauses import pauses_in_force
 from relay.postgres.sql import TableName, statement
@@ -103,7 +103,7 @@ class FleetReading(NamedTuple):
 
 def read_members(connection: Connection, table: TableName) -> list[FleetMember] | None:
     """The relays of the table; None without the extension. Raises SchemaError without the right."""
-    relays = rows_of_relays(connection, table, "outbox/fleet:list", {"living": LIVING})
+    relays = rows_beside(connection, table, "relays", "outbox/fleet:list", {"living": LIVING})
     return None if relays is None else [FleetMember(*row) for row in relays]
 
 

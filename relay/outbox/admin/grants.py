@@ -18,11 +18,13 @@ from relay.outbox.extensions import (
     PAUSES,
     RELAYS,
     REPLAYS,
+    SERIES,
     cancelled_of,
     changes_of,
     pauses_of,
     relays_of,
     replays_of,
+    series_of,
 )
 from relay.postgres.grants import Holding, bare, holding, rights_of
 from relay.postgres.sql import Name, TableName, quote_identifier, statement, statement_names, without_parameters
@@ -41,6 +43,7 @@ def grant_sql(name: str, table: TableName, role: str) -> LiteralString:
         PAUSES: pauses_of(table),
         RELAYS: relays_of(table),
         REPLAYS: replays_of(table),
+        SERIES: series_of(table),
         **sql_api_functions(table),
     }
     return without_parameters(statement(f"{_FILE}:{name}", table, objects))

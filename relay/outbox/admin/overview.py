@@ -6,7 +6,7 @@ costs more the more waits. A statement that takes longer than ``STATEMENT_SECOND
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -18,6 +18,7 @@ from relay.outbox.admin.connection import Moment, rows
 from relay.outbox.admin.fleet import FleetMember, read_members
 from relay.outbox.admin.held import HeldEvents, read_held
 from relay.outbox.admin.readings import bounded_reading, one_round_trip
+from relay.outbox.admin.series import SeriesPoint, read_points
 from relay.outbox.options import application_name
 from relay.postgres.horizon import XminHorizon
 from relay.postgres.sql import TableName, statement
@@ -32,6 +33,7 @@ MOST_IN_MINUTE: Final = 2_000
 """Deliveries that are counted in one minute; a minute with more is estimated."""
 
 _DOING: Final = "reading the outbox"
+_MINUTES: Final = 60
 _GROUPS: Final = 200
 _TYPES: Final = 50
 
@@ -66,6 +68,11 @@ class MinuteCount(NamedTuple):
     events: int
     exact: bool
     """False for an estimate."""
+    failed: int | None = None
+    """Attempts that failed; None where no relay has counted."""
+    dead: int | None = None
+    lag: float | None = None
+    """The longest that a relay has seen, in seconds."""
 
 
 class ConnectedRelay(NamedTuple):
@@ -106,12 +113,15 @@ def read_overview(url: str, table: TableName) -> Overview:
             ("outbox/search:index_scans", {}),
             ("outbox/search:figures", {"most": MOST_COUNTED}),
             ("outbox/search:relays", {"prefix": application_name("")}),
-            ("outbox/search:delivered_by_minute", {"minutes": 60, "most": MOST_IN_MINUTE}),
+            ("outbox/search:delivered_by_minute", {"minutes": _MINUTES, "most": MOST_IN_MINUTE}),
             ("outbox/search:recent_types", recent),
             ("outbox/backlog:oldest_delivered_age", {}),
             ("horizon:held", {}),
         )
         held = read_held(connection, table)
+        points: list[SeriesPoint] | None = None
+        with suppress(SchemaError), connection.transaction():
+            points = read_points(connection, table, _MINUTES)
         reports: list[FleetMember] = []
         with suppress(SchemaError), connection.transaction():
             reports = [member for member in read_members(connection, table) or () if member.living]
@@ -122,13 +132,27 @@ def read_overview(url: str, table: TableName) -> Overview:
     return Overview(
         Figures(backlog, in_flight),
         [ConnectedRelay(*row) for row in relays],
-        [MinuteCount(*row) for row in minutes],
+        _counted([MinuteCount(*row) for row in minutes], points or ()),
         [TypeCount(*row) for row in types],
         float(age[0][0]),
         XminHorizon.of(horizon[0]),
         reports,
         () if held is None else held.pauses,
     )
+
+
+def _counted(minutes: list[MinuteCount], points: Iterable[SeriesPoint]) -> list[MinuteCount]:
+    """The minutes with what the relays counted of each: also deliveries whose rows are deleted, or were estimated."""
+    by_start = {point.start: point for point in points if point.counted}
+    return [_with(minute, by_start.get(minute.minute)) for minute in minutes]
+
+
+def _with(minute: MinuteCount, point: SeriesPoint | None) -> MinuteCount:
+    if point is None:
+        return minute
+    if not minute.exact or point.delivered > minute.events:
+        minute = minute._replace(events=point.delivered, exact=True)
+    return minute._replace(failed=point.failed, dead=point.dead, lag=point.lag)
 
 
 def read_backlog(url: str, table: TableName) -> Figures:

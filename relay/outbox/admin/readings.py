@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from relay.outbox.admin.connection import Connection, fetch, operating, rows
-from relay.outbox.extensions import PAUSES, RELAYS, pauses_of, relays_of
+from relay.outbox.extensions import PAUSES, RELAYS, SERIES, pauses_of, relays_of, series_of, watched_tables
 from relay.postgres.errors import translating
 from relay.postgres.grants import granting
 from relay.postgres.sql import TableName, statement
 
 STATEMENT_SECONDS: Final = 5.0
+
+_PLACES: Final = {"relays": relays_of, "pauses": pauses_of, "series": series_of}
 
 Query = tuple[str, Mapping[str, object]]
 """The path of a statement, for example ``outbox/search:relays``, and its parameters."""
@@ -38,18 +40,21 @@ def one_round_trip(connection: Connection, table: TableName, *queries: Query) ->
     return [cursor.fetchall() for cursor in cursors]
 
 
-def rows_of_relays(
-    connection: Connection, table: TableName, path: str, parameters: Mapping[str, object]
+def rows_beside(
+    connection: Connection, table: TableName, part: str, path: str, parameters: Mapping[str, object]
 ) -> list[tuple[Any, ...]] | None:
-    """The rows of a statement on the extension fleet; None without it. Raises SchemaError without the right."""
-    place = relays_of(table)
-    names = {"relays": place.quoted, "pauses": pauses_of(table).quoted}
-    [(_, present, _)] = rows(connection, "outbox/table:ping", table, names)
-    if not present:
+    """The rows of a statement on an optional table, by its name in ``watched_tables``; None without it.
+
+    Raises SchemaError without the right.
+    """
+    watched = watched_tables(table)
+    [(_, *present)] = rows(connection, "outbox/table:ping", table, watched)
+    if not dict(zip(watched, present, strict=True))[part]:
         return None
+    place = _PLACES[part](table)
     with granting("SELECT", place, connection.info.user), translating(f"reading {place}"):
         return fetch(connection, statement(path, table, _names(table)), parameters)
 
 
 def _names(table: TableName) -> dict[str, TableName]:
-    return {PAUSES: pauses_of(table), RELAYS: relays_of(table)}
+    return {PAUSES: pauses_of(table), RELAYS: relays_of(table), SERIES: series_of(table)}

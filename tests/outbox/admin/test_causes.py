@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -67,6 +68,7 @@ _groups = st.builds(
     first=st.integers(0, 50).map(lambda minutes: NOW - timedelta(minutes=minutes)),
     last=st.just(NOW) | st.just("infinity"),
     sample=st.just("0190b0a0-0000-7000-8000-000000000001"),
+    minutes=st.none() | st.lists(st.integers(29_554_440, 29_554_500), max_size=5),
 )
 
 
@@ -76,6 +78,7 @@ def test_no_event_is_lost_or_counted_twice_in_any_order(groups: list[ErrorGroup]
     assert sum(cause.dead for cause in found) == sum(group.dead for group in groups)
     assert sum(cause.retrying for cause in found) == sum(group.retrying for group in groups)
     assert all(sum(cause.types.values()) == cause.dead + cause.retrying for cause in found)
+    assert sum(cause.minutes.total() for cause in found) == sum(len(group.minutes or ()) for group in groups)
     assert {cause.code for cause in found} == {code_of(group.error)[0] for group in groups}
     totals = [cause.dead + cause.retrying for cause in found]
     assert totals == sorted(totals, reverse=True)
@@ -100,6 +103,8 @@ def test_a_cause_is_one_over_types_and_over_dead_and_retrying_events(outbox: Out
     assert (fatal.code, fatal.error, fatal.dead, fatal.retrying) == ("FATAL", "no #", 5, 2)
     assert fatal.types == {"DEAD-1": 1, "DEAD-2": 1, "DEAD-3": 1, "DEAD-4": 1, "DEAD-5": 1, "due": 1, "waiting": 1}
     assert len(fatal.keys) == 5
+    assert (fatal.minutes.total(), none.minutes.total()) == (2, 0)  # the others failed before the last hour
+    assert max(fatal.minutes) * 60 <= time.time() < max(fatal.minutes) * 60 + 180
     assert fatal.message == "FATAL: no 77"
     assert fatal.step == f"Remove the cause, then: relay-cli replay --cause {fatal.name.mark}"
     assert (none.code, none.dead) == ("", 1)

@@ -9,6 +9,7 @@ from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Status
 from relay.core.ports import Fleet, OptionalParts, WakeUps
 from relay.core.recorder import AttemptRecorder
+from relay.core.series import MinuteSeries
 from relay.core.tracing import Tracer
 from relay.engine.relay import Relay
 from relay.outbox.options import KeyOrder
@@ -35,6 +36,7 @@ class VirtualRelay:
         wake_ups: WakeUps | None = None,
         tracer: Tracer | None = None,
         fleet: Fleet | None = None,
+        series: MinuteSeries | None = None,
         **options: object,
     ) -> None:
         values: dict[str, object] = {"retry": RETRY, "in_order": key_order is not None}
@@ -55,7 +57,7 @@ class VirtualRelay:
             recorder,
             self.seconds,
             tracer=tracer,
-            parts=OptionalParts(wake_ups, self.pauses, fleet),
+            parts=OptionalParts(wake_ups, self.pauses, fleet, series),
         )
         self.task = self.loop.create_task(self.relay.run())
 

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.session
 PARTS = {
     "pauses": ("pauses_unread", "GRANT SELECT ON"),
     "fleet": ("fleet_unwritten", "GRANT SELECT, INSERT, UPDATE, DELETE ON"),
+    "series": ("series_unwritten", "GRANT SELECT, INSERT, UPDATE, DELETE ON"),
     "wake-up": ("no_wake_up", "relay-cli migrate --table openoutbox_events --with wake-up"),
 }
 
@@ -29,7 +30,7 @@ WHERE query LIKE '%LISTEN "openoutbox_%' AND datname = current_database() AND pi
 def test_what_does_not_work_is_said_everywhere_and_ends_when_it_is_set_right(
     outbox: Outbox, daemon: StartDaemon
 ) -> None:
-    for name in ("pause", "fleet"):
+    for name in ("pause", "fleet", "series"):
         add_extension(outbox.owner_url, TableName(), name)
     relay = daemon(WAKE_UP="true", PUBLISHER_TYPE="null", RELAY_ID="r").wait_ready()
 
@@ -37,7 +38,7 @@ def test_what_does_not_work_is_said_everywhere_and_ends_when_it_is_set_right(
         body = json.loads(relay.get("/readyz")[1])
         return {name: body[name] for name in PARTS if name in body}
 
-    wait_until(lambda: degraded().keys() == PARTS.keys(), what="all three to be named")
+    wait_until(lambda: degraded().keys() == PARTS.keys(), what="all four to be named")
     for name, (action, remedy) in PARTS.items():
         assert degraded()[name].startswith("degraded: ")
         assert remedy in degraded()[name]
@@ -50,5 +51,5 @@ def test_what_does_not_work_is_said_everywhere_and_ends_when_it_is_set_right(
         give_rights(connection)
     add_extension(outbox.owner_url, TableName(), "wake-up")
     outbox.database.run(END_LISTENING)
-    wait_until(lambda: degraded() == {} and relay.metric("openoutbox_degraded") == 0, 30, "all to work")
+    wait_until(lambda: degraded() == {} and relay.metric("openoutbox_degraded") == 0, 45, "all to work")
     assert relay.stop() == 0
