@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import NamedTuple, Protocol
@@ -55,3 +56,7 @@ class WatchedDestination(Protocol):
     @property
     def condition(self) -> DestinationCondition:
         """Its state, since when, and why."""
+
+    @property
+    def late_types(self) -> Collection[str]:
+        """Types of events for it while it is late with its answers; empty where it is known by their types alone."""

@@ -38,6 +38,8 @@ from relay.engine.order import KeyQueues, Order
 
 SLOW: Final = 1.0
 """Seconds without an answer, after which nothing else waits for an event."""
+LATE: Final = SLOW / 2
+"""Seconds without an answer, after which the last places are not for events of its kind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,12 +90,12 @@ class Batch(Leased):
 
     __slots__ = (
         "_ambiguous",
-        "_handed_over",
         "aside",
         "attempts",
         "bytes_held",
         "claimed_at",
         "followers",
+        "handed_over",
         "last_chance",
         "offered",
         "offered_at",
@@ -140,7 +142,8 @@ class Batch(Leased):
         self.claimed_at = lease.fence
         self.sent_at = self.offered_at = sent_at
         self._ambiguous = False
-        self._handed_over = False
+        self.handed_over = False
+        """Whether the publisher knows some of it."""
         self.bytes_held = sum(event.size for event in events)
         """Bytes that count against the bound on what is in flight."""
 
@@ -190,7 +193,7 @@ class Batch(Leased):
     def is_slow(self, now: float) -> bool:
         """Whether all that is left of it has waited for the broker's answer for a second or more."""
         left = self.undecided or self.suspects or len(self.verdicts) or self.writing
-        return bool(self.offered) and self._handed_over and not left and now - self.offered_at >= SLOW
+        return bool(self.offered) and self.handed_over and not left and now - self.offered_at >= SLOW
 
     @property
     def suspect_bytes(self) -> int:
@@ -202,7 +205,7 @@ class Batch(Leased):
     def hand_over(self, events: list[OutboxEvent], now: float) -> list[OutboxEvent]:
         """Events of the batch go to the publisher at ``now``; returns them as they are sent."""
         self.offered_at = now
-        self._handed_over = True
+        self.handed_over = True
         return events if self.trace is None else self.trace.hand_over(events)
 
     def take_answers(self, resolutions: Sequence[Resolution], now: float) -> tuple[list[OutboxEvent], list[Resolution]]:

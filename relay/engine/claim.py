@@ -224,7 +224,8 @@ class Claimer:
             return places - self._reserve, size - self._bytes_reserve, []
         half, half_bytes = self._reserve // 2, self._bytes_reserve // 2
         few, few_bytes = half if places > half else 0, half_bytes if size > half_bytes else 0
-        slow = self._inflight.slow_destinations(self._clock(), few, few_bytes)
+        late = {event_type for one in self._gate.each for event_type in one.late_types}
+        slow = self._inflight.slow_types(self._clock(), late, few, few_bytes)
         return places - few if slow and self._reserve else 0, size - few_bytes, slow
 
     async def _control_goes_through(self) -> bool:

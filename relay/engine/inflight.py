@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from relay.core.event import EventId, OutboxEvent
 from relay.core.telemetry import EngineCounter, Telemetry
-from relay.engine.batch import SLOW, Batch, Portion
+from relay.engine.batch import LATE, Batch, Portion
 
 _SETTLE_LINGER = 0.005  # seconds; a batch whose last answers are on their way is written once, not twice
 
@@ -61,20 +61,23 @@ class InFlight:
         waiting = suspects + min(len(self.locked_ids()), self._max_events)
         return self._max_events - (self.events - waiting), self._max_bytes - self.bytes_held
 
-    def slow_destinations(self, now: float, few: int = 0, few_bytes: int = 0) -> list[str]:
-        """Destinations of events that have waited half a second for an answer, but for those with the fewest.
+    def slow_types(self, now: float, late: Collection[str], few: int = 0, few_bytes: int = 0) -> list[str]:
+        """Event types that wait for answers: those in ``late``, and those of events that have waited half a second.
 
-        ``few`` such events, of ``few_bytes`` in sum, keep no destination out: an event for several of which one is
-        silent is among them.
+        But for those with the fewest such events. ``few`` of them, of ``few_bytes`` in sum, keep no type out: an event
+        for several destinations of which one is silent is among them.
         """
-        events, size = Counter[str](), Counter[str]()
+        events, size = Counter(dict.fromkeys(late, 0)), Counter[str]()
         for batch in self.batches:
-            if now - batch.offered_at >= SLOW / 2:
-                for event in batch.offered.values():
+            # Until it is handed over, its destinations do not know of it: the next claim may be sent before that.
+            waits = now - batch.offered_at >= LATE or (bool(late) and not batch.handed_over)
+            for event in batch.offered.values() if waits or late else ():
+                if waits or event.event_type in late:
                     events[event.event_type] += 1
                     size[event.event_type] += event.size
         slow = sorted(events, key=lambda one: max(events[one] / max(few, 1), size[one] / max(few_bytes, 1)))
-        while slow and (few := few - events[slow[0]]) >= 0 and (few_bytes := few_bytes - size[slow[0]]) >= 0:
+        # One of which nothing is in flight may come next: the last places are not for it, either.
+        while slow and (few := few - max(events[slow[0]], 1)) >= 0 and (few_bytes := few_bytes - size[slow[0]]) >= 0:
             del slow[0]
         return sorted(slow)
 

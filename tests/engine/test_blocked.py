@@ -63,6 +63,15 @@ def test_the_others_flow_while_one_takes_nothing(scene: Scene, silent: bool) -> 
     assert {row.attempts for row in scene.relay.table.rows.values()} == {0}
 
 
+def test_a_burst_for_both_leaves_places_to_the_others(scene: Scene) -> None:
+    scene.queue.hold()
+    scene.insert(400, "queue")
+    scene.relay.run(1.0)
+    scene.insert(60, "both")
+    scene.insert(100, "cache")
+    assert scene.relay.until(lambda: scene.relay.delivered("cache") == 100, seconds=8.0) < 5.0
+
+
 @pytest.mark.parametrize("method", ["abandon", "forget"])
 def test_one_that_raises_what_no_publisher_should_is_let_go_all_the_same(
     engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str

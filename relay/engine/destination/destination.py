@@ -32,7 +32,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -178,6 +178,11 @@ class Destination(ABC):
         """Its state, since when, and why."""
         state = self.state
         return DestinationCondition(state.name.lower(), self._clock() - self._began, self._why.get(state, ""))
+
+    @property
+    def late_types(self) -> Collection[str]:
+        """See ``WatchedDestination``."""
+        return ()
 
     def _note(self, why: Mapping[DestinationState, str], end: str = "") -> None:
         """Note why it is in these states; empty for one that is over. Nothing else changes its state, or says so.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases, Proofs
 from relay.engine.destination.copies import CopyLeases
 from relay.engine.destination.destination import Destination, Times
+from relay.engine.destination.late import Lateness
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Member(Destination):
         self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink, HeldLeases | None]] = deque()
         self._open: dict[int, _Offered] = {}
         """Handed over and not resolved, by the event's identity; oldest first."""
+        self._lateness = Lateness()
         self._undecided: list[tuple[OutboxEvent, TimedOut | ConnectionCut, OutcomeSink]] = []
         self._echo: Outcome | None = None
         """What becomes of all that is forgotten, while that says nothing of whether it answers."""
@@ -114,6 +116,7 @@ class Member(Destination):
             sink([(event, self._no_answer()) for event in left])
         if not events:
             return
+        self._lateness.offer(events)
         self._waiting.append((events, sink, holding))
         if self._handing_over is None:
             self._handing_over = self._start(self._hand_over())
@@ -165,9 +168,12 @@ class Member(Destination):
 
     def _resolve(self, sink: OutcomeSink, resolutions: Sequence[Resolution]) -> None:
         passed: list[Resolution] = []
+        now = self._clock()
         for event, outcome in resolutions:
-            if self._open.pop(id(event), None) is None:
+            if (offered := self._open.pop(id(event), None)) is None:
                 continue
+            if type(outcome) is Acknowledged:
+                self._lateness.acknowledge(offered.at, now)
             if isinstance(outcome, TimedOut | ConnectionCut):
                 self._undecided.append((event, outcome, sink))
             else:
@@ -232,10 +238,19 @@ class Member(Destination):
             # ``run`` takes back what the broker does not take: it would keep the places of those that do.
             self._forget_for = reason
             self._attention.set()
-        oldest = min((one.at for one in self._open.values()), default=now)
-        self.note_wait(now - oldest)
+        self.note_wait(now - self._oldest_at)
         if self._waiting or self._open or DestinationState.SLOW in self._why:
             self._look_later()
+
+    @property
+    def _oldest_at(self) -> float:
+        """Since when the oldest event waits for its answer; now, where none does."""
+        return next((one.at for one in self._open.values()), self._clock())
+
+    @property
+    def late_types(self) -> Collection[str]:
+        """See ``WatchedDestination``."""
+        return self._lateness.types(self._oldest_at, self._clock())
 
     # What a destination says and decides.
 

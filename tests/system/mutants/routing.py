@@ -24,6 +24,13 @@ ROUTING: Final = (
         (_LAWS,),
     ),
     Mutant(
+        "a late destination is known by the types alone that have waited for it",
+        "relay/engine/destination/late.py",
+        "        return self._types if",
+        "        return () if",
+        (f"{_BLOCKED}::test_a_burst_for_both_leaves_places_to_the_others",),
+    ),
+    Mutant(
         "a connection that one of several destinations cuts counts as no answer",
         "relay/engine/destination/member.py",
         "if isinstance(outcome, TimedOut) else outcome",
@@ -33,8 +40,8 @@ ROUTING: Final = (
     Mutant(
         "few events without an answer keep their type out of the last places",
         "relay/engine/claim.py",
-        "slow_destinations(self._clock(), few, few_bytes)",
-        "slow_destinations(self._clock())",
+        "slow_types(self._clock(), late, few, few_bytes)",
+        "slow_types(self._clock(), late)",
         (_CONFORMANCE,),
     ),
     Mutant(

@@ -33,6 +33,10 @@ ALONE, BOTH = "x", "x.y"
 """The event type that goes to the second broker, and the one that goes to both; the rest goes to the first."""
 BOUND = 2.0
 """Seconds, of which 99 of 100 events of the first broker take less."""
+_BURST = 6
+"""Events: more than half of what the smallest relay keeps for destinations that answer."""
+_BURSTS = 0.3
+"""Share of the histories with bursts of events for a slow destination that one relay has."""
 _WATCHED = 10.0
 """Seconds after the last insert."""
 
@@ -127,7 +131,7 @@ class Blocked(Fault):
         world.broker.blocked = "low on memory" if self.says else ""
 
 
-def _transactions(rng: random.Random, places: int, *, in_order: bool) -> tuple[Transaction, ...]:
+def _transactions(rng: random.Random, places: int, *, in_order: bool, bursts: bool) -> tuple[Transaction, ...]:
     numbers = count(1)
     large = rng.choice([2, 2, 1 << 16])  # bytes of an event of the destination in trouble
 
@@ -140,15 +144,24 @@ def _transactions(rng: random.Random, places: int, *, in_order: bool) -> tuple[T
         return Transaction(at, 0.0, rolled_back=False, events=tuple(map(new, event_types)))
 
     times = sorted(round(rng.uniform(0.1, 10.0), 3) for _ in range(12))
-    first = insert(0.0, [ALONE] * rng.choice([5, places + 20]))
-    return (first, *(insert(at, rng.choices(["z", "z", "z", ALONE, BOTH], k=2)) for at in times))
+    waiting = rng.choice([(BOTH,), (ALONE, BOTH)])
+
+    def later() -> list[str]:
+        if bursts and rng.random() < 0.5:
+            return [*rng.choices(waiting, k=_BURST), "z"]
+        return rng.choices(["z", "z", "z", ALONE, BOTH], k=2)
+
+    first = insert(0.0, [ALONE] * rng.choice([places + 20 if bursts else 5, places + 20]))
+    return (first, *(insert(at, later()) for at in times))
 
 
 def draw_law(seed: int) -> Plan:
     """The plan of one seed: relays and keys of other histories, a trouble for good, and more events of it than fit."""
     basis = draw_basis(seed)
     rng = random.Random(f"law {seed}")
-    places = rng.choice([40, 80])  # half of the last quarter is for those for both that wait for a slow one
+    bursts = rng.random() < _BURSTS
+    # Half of the last quarter is for those for both that wait for a slow one.
+    places = rng.choice([20, 40] if bursts else [20, 40, 80])
     relays = tuple(
         replace(
             one,
@@ -160,20 +173,24 @@ def draw_law(seed: int) -> Plan:
                 for each in one.options[:1]
             ),
         )
-        for one in basis.relays
+        for one in (basis.relays[:1] if bursts else basis.relays)
     )
-    transactions = _transactions(rng, places, in_order=basis.key_order is not None)
+    transactions = _transactions(rng, places, in_order=basis.key_order is not None, bursts=bursts)
     mine = tuple(one.event_id for each in transactions for one in each.events if one.destination in (ALONE, BOTH))
+    slow: list[Callable[[], Fault]] = [
+        lambda: f.LateAnswers(0.0, FOR_GOOD, round(basis.publish_timeout * rng.uniform(0.3, 0.9), 3)),
+        lambda: Blocked(0.0, FOR_GOOD, says=False),
+    ]
     troubles: list[Callable[[], Fault]] = [
         lambda: f.BrokerAway(0.0, FOR_GOOD, ""),
         lambda: f.BrokerSilent(0.0, FOR_GOOD, ""),
-        lambda: f.LateAnswers(0.0, FOR_GOOD, round(basis.publish_timeout * rng.uniform(0.3, 0.9), 3)),
+        slow[0],
         lambda: Blocked(0.0, FOR_GOOD, rng.random() < 0.5),
         lambda: f.AllRefused(0.0, FOR_GOOD),
         lambda: f.Answered(0.0, FOR_GOOD, mine, Answer.CUT),
         lambda: f.Answered(0.0, FOR_GOOD, mine[:2], Answer.CUT),
     ]
-    fault = AtAudit(0.0, FOR_GOOD, rng.choice(troubles)())
+    fault = AtAudit(0.0, FOR_GOOD, rng.choice(slow if bursts else troubles)())
     return replace(
         basis, relays=relays, transactions=transactions, faults=(fault,), keeps_runs=False, remembers=True, mode="laws"
     )

@@ -45,6 +45,11 @@ def test_a_destination_that_keeps_all_bytes_is_found(monkeypatch: pytest.MonkeyP
     assert any("the first broker got it" in one for one in violations(0, _MANY))
 
 
+def test_a_burst_for_a_late_destination_that_takes_the_last_places_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, "relay.engine.destination.late", "return self._types if", "return () if")
+    assert any("the first broker got it" in one for one in violations(0, _MANY))
+
+
 def test_a_cut_that_is_taken_for_an_absence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = "if isinstance(outcome, TimedOut) else outcome"
     mutate(
