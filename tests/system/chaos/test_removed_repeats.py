@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 
 import nats
 import pytest
 from nats.js.api import StreamConfig
 
+from openoutbox import inbox
+from relay.inbox.table import create
+from relay.postgres.sql import DEFAULT_INBOX, TableName
 from tests.support.aws import AwsAdmin
 from tests.support.daemon import Daemon
 from tests.support.fixtures.outbox import Outbox
@@ -58,14 +62,32 @@ def test_nats_stores_no_repeat_within_the_window_of_the_stream(
     assert (len(received), received.total() - EVENTS) == (EVENTS, repeats)
 
 
+@pytest.mark.parametrize("kind", ["sqs", "sns"])
 @pytest.mark.parametrize(("ending", "repeats"), [(".fifo", 0), ("", EVENTS)])
-def test_a_fifo_queue_of_sqs_stores_no_repeat_within_five_minutes(
-    outbox: Outbox, aws_url: str, ending: str, repeats: int
+def test_a_fifo_queue_or_topic_stores_no_repeat_within_five_minutes(
+    outbox: Outbox, aws_url: str, kind: str, ending: str, repeats: int
 ) -> None:
-    """On an emulator. A standard queue stores each of them."""
-    admin, queue = AwsAdmin(aws_url), f"repeats-{uuid.uuid4().hex}{ending}"
-    admin.create_queue(queue)
-    env = {"PUBLISHER_TYPE": "sqs", "PUBLISHER_URL": publisher_url("sqs", aws_url), **CREDENTIALS}
-    published_twice(outbox, queue, env)
-    ids = [message.attributes["X-Event-ID"] for message in admin.drain(queue)]
+    """On an emulator. A standard queue or topic stores each of them."""
+    admin, name = AwsAdmin(aws_url), f"repeats-{uuid.uuid4().hex}{ending}"
+    (admin.create_queue if kind == "sqs" else admin.create_topic)(name)
+    env = {"PUBLISHER_TYPE": kind, "PUBLISHER_URL": publisher_url(kind, aws_url), **CREDENTIALS}
+    published_twice(outbox, name, env)
+    ids = [message.attributes["X-Event-ID"] for message in admin.drain(name)]
     assert (len(set(ids)), len(ids) - EVENTS) == (EVENTS, repeats)
+
+
+@pytest.mark.parametrize("kind", ["redis"])
+def test_elsewhere_each_repeat_arrives_and_the_inbox_has_one_effect(
+    outbox: Outbox, make_broker: MakeBroker, kind: str
+) -> None:
+    broker = make_broker(kind)
+    published_twice(outbox, broker.destination, broker.env())
+    received = broker.received()
+    assert (len(received), set(received.values())) == (EVENTS, {2})
+    create(outbox.url, TableName(DEFAULT_INBOX), [])
+    effects = Counter[str]()
+    with outbox.database.connect() as connection:
+        for event_id in received.elements():
+            with connection.transaction(), inbox.once(connection, event_id, consumer="billing") as first:
+                effects[event_id] += first
+    assert (len(effects), set(effects.values())) == (EVENTS, {1})
