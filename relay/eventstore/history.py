@@ -98,6 +98,7 @@ def _migrations(statements: EventStoreStatements, *, gapless: bool) -> tuple[Mig
         ),
         Migration(17, "no registration outlives its savepoint, and no stranger's lock stops a stream", ()),
         Migration(18, "notifications sent after the commit of their append", ()),
+        Migration(19, "no notification from another's transaction while the server's queue fills", ()),
     )
 
 

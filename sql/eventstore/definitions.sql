@@ -22,7 +22,8 @@ REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION public.eve
 -- Announces a statement's new events on channel eventrecorded as sequencenum/tenant/stream/version/type. Every role of
 -- the database may listen: where tenants are isolated, the payload is empty and only wakes subscriptions.
 -- PostgreSQL refuses payloads of 8,000 bytes and more: a type above 7,800 bytes is cut to its first 1,950 characters.
--- Where event_append_then_notify has begun, they are kept for it in its setting, which ends with the transaction.
+-- Where event_append_then_notify has begun, they are kept for it in its setting, which ends with the transaction. Else
+-- they are left out while the server's queue of notifications is half full: a full one makes each COMMIT fail that notified.
 -- Index: the catalogue's. Locks: nothing.
 CREATE OR REPLACE FUNCTION public.NotifyEvent() RETURNS TRIGGER
 LANGUAGE plpgsql AS $$
@@ -41,7 +42,7 @@ DECLARE
 BEGIN
     IF v_kept <> '' THEN
         v_kept := pg_catalog.set_config('eventstore.kept', (v_kept::TEXT[] || v_payloads)::TEXT, TRUE);
-    ELSE
+    ELSIF pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5 THEN
         PERFORM pg_catalog.pg_notify('eventrecorded', payload) FROM unnest(v_payloads) AS payload;
     END IF;
     RETURN NULL;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import psycopg
 import pytest
@@ -16,6 +15,7 @@ from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import create_database
+from tests.support.notifications import SMALL_QUEUE, full_queue
 from tests.support.waiting import eventually, patience
 
 pytestmark = pytest.mark.session
@@ -61,21 +61,10 @@ async def test_an_insert_ends_the_wait_for_the_next_poll(waking: Outbox, start: 
 
 @pytest.mark.postgres
 def test_a_full_queue_of_notifications_makes_no_insert_fail() -> None:
-    """A session that listens within a transaction holds all that was announced since."""
-    with PostgresServer(settings={"max_notify_queue_pages": "64"}) as server:
+    with PostgresServer(settings=SMALL_QUEUE) as server:
         outbox = Outbox.create(create_database(server.url))
         add_extension(outbox.url, TableName(), "wake-up")
-        with outbox.database.connect() as holder:
-            holder.execute("LISTEN other")
-            holder.execute("BEGIN")
-            holder.execute("SELECT 1")
-            with pytest.raises(psycopg.errors.ProgramLimitExceeded):
-                outbox.database.run(
-                    "SELECT pg_notify('other', n || repeat('x', 7900)) FROM generate_series(1, 100) AS n"
-                )
-            with suppress(psycopg.errors.ProgramLimitExceeded):
-                while True:
-                    outbox.database.run("SELECT pg_notify('other', gen_random_uuid() || repeat('x', 7900))")
+        with full_queue(outbox.database):
             for number in range(3):
                 outbox.insert([Row("t", str(number).encode())])
         assert outbox.counts() == {"PENDING": 3}

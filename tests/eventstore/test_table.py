@@ -9,13 +9,20 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConflict
+from relay.localservers.postgres import PostgresServer
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
-from tests.support.fixtures.postgres import Database
+from tests.support.fixtures.postgres import Database, create_database
+from tests.support.notifications import SMALL_QUEUE, full_queue
 from tests.support.waiting import patience
 
 PLAIN_INSERT = (
     "INSERT INTO Event (TenantId, StreamId, Version, Type, Meta, Data) VALUES (%s, %s, %s, 'EmptyEvent', '{}', NULL)"
 )
+_NOTIFIES_ALWAYS = """
+CREATE OR REPLACE FUNCTION NotifyEvent() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_notify('eventrecorded', ''); RETURN NULL; END $$
+"""
+"""As the trigger's function was before migration 19, in a transaction of the application's."""
 
 
 async def test_columns_and_constraints_have_the_names_of_the_contract(store: EventStore, database: Database) -> None:
@@ -119,6 +126,26 @@ async def test_an_append_whose_notification_fails_is_appended(
     appended = await store.append(TENANT, STREAM, [event], 1)
     assert await store.append(TENANT, STREAM, [event], 1) == appended
     assert [event.type for event in await store.read_stream(TENANT, STREAM)] == ["A", "B"]
+
+
+@pytest.mark.postgres
+async def test_a_full_queue_of_notifications_makes_no_transaction_of_the_application_fail() -> None:
+    """A store of the release before is as a new one once it is migrated."""
+    with PostgresServer(settings=SMALL_QUEUE) as server:
+        database = create_database(server.url)
+        async with await EventStore.connect(database.url) as store:
+            await store.migrate()
+            await store.provision_tenant(TENANT)
+            database.run(_NOTIFIES_ALWAYS)
+            database.run("DELETE FROM event_migration WHERE Number >= 19")
+            with full_queue(database):
+                with pytest.raises(psycopg.errors.ProgramLimitExceeded):
+                    database.run(PLAIN_INSERT, (TENANT, STREAM, 1))
+                await store.migrate()
+                database.run(PLAIN_INSERT, (TENANT, STREAM, 1))
+                async with await database.connect_async(autocommit=False) as own:
+                    await store.append(TENANT, STREAM, [NewEvent("B")], 1, connection=own)
+                assert await store.append(TENANT, STREAM, [NewEvent("C")], 2) == (3, 3, 3)
 
 
 async def test_a_store_that_was_not_migrated_yet_notifies_within_the_append(
