@@ -32,17 +32,23 @@ async def check(options: RabbitOptions, names: Sequence[str] | None, context: Ch
     if names is None:
         return []
     if options.exchange:
-        if await has_exchange(options):
-            message = f"exchange {options.exchange!r} exists; its bindings were not checked"
-            if not options.mandatory:
-                message += ", and RABBITMQ_MANDATORY=false: what none of them takes is lost"
-            return [Finding(Level.OK, "exchange", message)]
-        advice = f"create it, or correct RABBITMQ_EXCHANGE; {_UNTIL_THEN}"
-        return [Finding(Level.ERROR, "exchange", f"exchange {options.exchange!r} does not exist", advice)]
+        return [await _exchange_finding(options)]
     advice = f"declare it, durable and of type quorum; {_UNTIL_THEN}"
     missing = await missing_queues(options, names)
     findings = [Finding(Level.ERROR, "queues", f"queue {name!r} does not exist", advice) for name in missing]
     return findings or [all_exist("queues", "queue", names, context.sample)]
+
+
+async def _exchange_finding(options: RabbitOptions) -> Finding:
+    exchange = f"exchange {options.exchange!r}"
+    if not await has_exchange(options):
+        advice = f"create it, or correct RABBITMQ_EXCHANGE; {_UNTIL_THEN}"
+        return Finding(Level.ERROR, "exchange", f"{exchange} does not exist", advice)
+    if options.mandatory:
+        return Finding(Level.OK, "exchange", f"{exchange} exists; its bindings were not checked")
+    lost = f"{exchange} exists; with RABBITMQ_MANDATORY=false what none of its bindings takes is DELIVERED and lost"
+    advice = "unset RABBITMQ_MANDATORY, unless the exchange keeps messages itself, as x-delayed-message does"
+    return Finding(Level.WARNING, "exchange", lost, advice)
 
 
 async def has_exchange(options: RabbitOptions) -> bool:
