@@ -10,7 +10,8 @@ the server answers is narrowed to one row, and what becomes of other rows decide
 - *unknown*: the row is set aside, and controls are tried at once. With no control, it stays so: the row is named, and
   the next row that comes is the control. The relay's state stays 1.
 - *row refused*: the rows that failed are named in log, metric and /readyz, set aside and tried again. The state is 1.
-- *database*: state 3, with the error; nothing is set aside for long. Fresh controls follow at each poll interval.
+- *database*: state 3, with the error; nothing is set aside for long. Fresh controls follow: of claims at each poll
+  interval, of settles, whose leases run, after a second at most.
 
 Narrowing takes log2(rows of the statement) statements, one that reads which row it is, and one control.
 

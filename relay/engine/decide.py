@@ -127,8 +127,8 @@ class Decider:
         """The broker has other messages with the ids of these events, and not theirs."""
         self._telemetry.count(EngineCounter.DROPPED, len(dropped))
         logger.warning(
-            "the broker acknowledged an event of type %s as a duplicate that was not offered before: it has another "
-            "message with that id, and not this one",
+            "the broker acknowledged an event of type %s as a duplicate that this relay has not offered before: unless "
+            "another relay has, the broker has another message with that id, and not this one",
             dropped[0].event_type,
             extra={"action": "event_dropped", "event_id": dropped[0].event_id, "events": len(dropped)},
         )

@@ -67,6 +67,13 @@ class Case:
     broker: MemoryPublisher
     start: Callable[[], Awaitable[Running]]
     special: str
+    writers: Writers
+
+    async def until_alone(self) -> None:
+        """Until nothing else is inserted, and all else is delivered."""
+        self.writers.stop()
+        others = "SELECT bool_and(status = 'DELIVERED') FROM openoutbox_events WHERE event_type = 'other'"
+        await eventually(lambda: self.outbox.database.run(others) == [(True,)], what="the others to be delivered")
 
     async def until_settled(self, status: str) -> None:
         await eventually(lambda: self.outbox.row(self.special)["status"] == status, what=f"the event to be {status}")
@@ -109,6 +116,8 @@ async def release(case: Case) -> Running:
     case.answer_special(None)
     running = await case.start()
     await eventually(lambda: any(event.event_type == "special" for event in case.broker.held))
+    # Of two rows that fail one after the other, with no third one to try, the database is to blame: state 3.
+    await case.until_alone()
     case.broker.down()
     await case.until_settled("PENDING")
     case.is_row("PENDING", 0, None)
@@ -181,11 +190,10 @@ async def test_the_next_step_is_right(
     [special] = outbox.insert([Row("special")])
     broker = MemoryPublisher()
     story, op = STATEMENTS[statement]
-    running = await story(Case(outbox, broker, lambda: start(broker, lease_timeout=LEASE), special))
-    writers.stop()
-    others = "SELECT bool_and(status = 'DELIVERED') FROM openoutbox_events WHERE event_type = 'other'"
-    await eventually(lambda: outbox.database.run(others) == [(True,)], what="the others to be delivered")
-    # While the broker was down it was offered events that it did not take: there, what it has is what counts.
+    case = Case(outbox, broker, lambda: start(broker, lease_timeout=LEASE), special, writers)
+    running = await story(case)
+    await case.until_alone()
+    # The released event was offered twice, and taken once: there, what the broker has is what counts.
     seen = [event.event_id for event in (broker.messages if statement == "release" else broker.offered)]
     assert len(seen) == len(set(seen)), "an event was offered twice"
     assert set(seen) - {special} == writers.committed
