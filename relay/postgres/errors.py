@@ -130,7 +130,7 @@ def classify(error: psycopg.Error, doing: str = "", *, schema_hint: str = "") ->
     classified = classify_failure(
         error.sqlstate, _message(error), doing, connection_lost=is_connection_loss(error), schema_hint=schema_hint
     )
-    classified.answered = error.diag.severity_nonlocalized == "ERROR"  # FATAL ends the connection
+    classified.answered = _keeps_connection(error)
     return classified
 
 
@@ -167,9 +167,19 @@ def translating(doing: str = "", *, schema_hint: str = "") -> Iterator[None]:
 
 
 def wants_new_connections(error: psycopg.Error) -> bool:
-    """Whether every connection is suspect now: one was lost, or this server no longer takes writes."""
+    """Whether every connection is suspect now: one was lost, or this server no longer takes writes.
+
+    An application's trigger may raise the state of a lost connection for a row: that connection goes on.
+    """
     state = error.sqlstate or ""
+    if _keeps_connection(error):
+        return state == "25006"
     return is_connection_loss(error) or state == "25006" or state.startswith(("08", "57P", "25P0"))
+
+
+def _keeps_connection(error: psycopg.Error) -> bool:
+    """Whether the server answered the statement, and goes on: FATAL ends the connection."""
+    return error.diag.severity_nonlocalized == "ERROR"
 
 
 def is_passing(error: psycopg.Error) -> bool:

@@ -100,6 +100,42 @@ async def test_a_statement_whose_task_is_cancelled_is_cancelled_too(table: Datab
     await connection.close()
 
 
+async def backend(connection: Connection) -> int:
+    return connection.info.backend_pid
+
+
+@pytest.mark.parametrize("state", ["57P01", "08006", "25P03"])
+async def test_the_state_of_a_lost_connection_that_a_trigger_raises_costs_no_connection(
+    database: Database, state: str
+) -> None:
+    generation = Generation()
+    connection = DeadlineConnection(connection_parameters(database.url, NAME), 60.0, generation)
+
+    async def refused(connection: Connection) -> None:
+        await connection.execute(f"DO $$ BEGIN RAISE 'no' USING ERRCODE = '{state}'; END $$".encode())
+
+    before = await connection.run("asking", backend)
+    with pytest.raises(StorageUnavailable, match=state):
+        await connection.run("writing", refused)
+    assert (await connection.run("asking", backend), generation.number) == (before, 0)
+    await connection.close()
+
+
+async def test_a_connection_that_the_server_ends_makes_all_of_them_outdated(database: Database) -> None:
+    generation = Generation()
+    connection = DeadlineConnection(connection_parameters(database.url, NAME), 60.0, generation)
+
+    async def ended(connection: Connection) -> None:
+        await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    before = await connection.run("asking", backend)
+    with pytest.raises(StorageUnavailable, match="57P01"):
+        await connection.run("writing", ended)
+    assert generation.number == 1
+    assert await connection.run("asking", backend) != before
+    await connection.close()
+
+
 async def test_a_second_cancellation_leaves_no_connection_open(table: Database) -> None:
     """Though its task does not wait for the socket, and so does not notice that it was cut."""
     made: list[Connection] = []
