@@ -21,7 +21,7 @@ from relay.core.event import Claim, EventId, OutboxEvent
 from relay.outbox.guard import ClaimGuard
 from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, ClaimSpan
 from relay.outbox.options import PostgresOptions
-from relay.outbox.ordered import OrderedClaim
+from relay.outbox.ordered import OrderedClaim, leased
 from relay.outbox.passing import BEFORE_ALL_ROWS, DueRow, PassedRows
 from relay.outbox.paused import PausedRows
 from relay.outbox.payloads import Appetite, PayloadReader, is_damage
@@ -255,7 +255,7 @@ class Claims:
                 await cursor.execute(query, parameters, prepare=True)
             else:
                 await self._guarded(connection, cursor, query, parameters)
-            rows = await cursor.fetchall()
+            rows = leased(await cursor.fetchall())
             rows.sort(key=_due)
             if not chosen:
                 self._claimed(span, rows, limit)

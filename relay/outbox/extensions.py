@@ -91,8 +91,8 @@ def series_of(table: TableName) -> TableName:
 
 
 def watched_tables(table: TableName) -> dict[str, str]:
-    """The parameters of ``outbox/table:ping``: the optional tables that a relay looks for while it runs, quoted."""
-    tables = {"relays": relays_of(table), "pauses": pauses_of(table), "series": series_of(table)}
+    """The parameters of ``outbox/table:ping``: optional tables that a relay looks for while it runs, and its own."""
+    tables = {"relays": relays_of(table), "pauses": pauses_of(table), "series": series_of(table), "outbox": table}
     return {name: place.quoted for name, place in tables.items()}
 
 

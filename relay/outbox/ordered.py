@@ -175,7 +175,8 @@ class OrderedClaim:
         bounds: dict[str, Any] = {"limit": most, "firsts": most, "window": most, "run": 0, "chosen": id_array(chosen)}
         bounds |= {"max_bytes": Int8(max_bytes), "inline_bytes": Int8(inline_bytes)} | paused.parameters()
         tags = (*self._durable, *(["peek"] if peek else []), *self.fan_out, *paused.tags, *tags_of(connection))
-        return self._taken(await self._execute(connection, _bare(self._table, "oldest", "chosen", *tags), bounds), 4)
+        rows = await self._execute(connection, _bare(self._table, "oldest", "chosen", *tags), bounds)
+        return self._taken(rows, 4, tags)
 
     async def _oldest(
         self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], *, floors: bool, exact: bool
@@ -189,11 +190,11 @@ class OrderedClaim:
         if known is None:
             self._floors.saw(())
             rows = await self._execute(connection, _bare(self._table, "oldest", *tags), bounds)
-            return self._taken(rows, 4), *rows[0][1:4]
+            return self._taken(rows, 4, tags), *rows[0][1:4]
         rows = await self._above(connection, bounds, tags, known)
         if not rows[0][0] and self._floors.missed:
             rows = await self._above(connection, bounds, tags, self._floors.of(self._floors.window))
-        return self._taken(rows, 9), *rows[0][1:4]
+        return self._taken(rows, 9, tags), *rows[0][1:4]
 
     async def _above(
         self, connection: Connection, bounds: dict[str, Any], tags: Sequence[str], known: str
@@ -235,9 +236,11 @@ class OrderedClaim:
                 await cursor.execute(self._ground, {"most": Int8(MOST_KEYS + 1)})
             self._floors.stand_on(await cursor.fetchall())
 
-    def _taken(self, rows: list[Row], front: int) -> list[Row]:
+    def _taken(self, rows: list[Row], front: int, tags: Sequence[str]) -> list[Row]:
         """The rows as an unordered claim returns them, without the first columns; a claim of none has one, of NULLs."""
         taken = [] if rows[0][front] is None else [row[front:] for row in rows]
+        if "peek" not in tags:
+            taken = leased(taken)
         self.wrote_less = len(taken) < rows[0][0]
         return taken
 
@@ -283,7 +286,7 @@ class OrderedClaim:
             at_the_end, last = rows[0][1:3]
             at_the_end = at_the_end or last == _LAST_HASH
             self._from = _FIRST_HASH if at_the_end else last + 1
-            if batch := self._taken(rows, 3):
+            if batch := self._taken(rows, 3, tags):
                 return batch
             if at_the_end and wrapped:
                 break
@@ -302,6 +305,11 @@ class OrderedClaim:
         # Not inside the pipeline: there the rows come before the Sync is sent,
         # and until it is, the transaction stays open and keeps its locks.
         return await cursor.fetchall()
+
+
+def leased(rows: list[Row]) -> list[Row]:
+    """Without rows that a BEFORE trigger returned as they were: they count as written, and have no fence."""
+    return [row for row in rows if row[-1] is not None]
 
 
 @cache

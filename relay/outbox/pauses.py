@@ -44,7 +44,7 @@ def pauses_in_force(connection: SyncConnection, table: TableName) -> list[Pause]
 
     Raises SchemaError without SELECT on their table; the message names the GRANT.
     """
-    [(_, _, present, _)] = fetch(connection, statement("outbox/table:ping", table), watched_tables(table))
+    [(_, _, present, *_)] = fetch(connection, statement("outbox/table:ping", table), watched_tables(table))
     if not present:
         return None
     with (

@@ -111,4 +111,6 @@ class Renewer:
 
 
 def _renewal(rows: Sequence[tuple[EventId, Fence]], fence: Fence) -> Renewal:
-    return Renewal(rows[0][1] if rows else fence, frozenset(row[0] for row in rows))
+    """Without rows that a BEFORE trigger returned as they were."""
+    renewed = [row for row in rows if row[1] != fence]
+    return Renewal(renewed[0][1] if renewed else fence, frozenset(row[0] for row in renewed))

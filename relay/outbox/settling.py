@@ -45,7 +45,8 @@ class SettleStatements:
         self._held = statement("outbox/lease:held", table)
         deletes = options.delete_delivered
         self._unlocked = statement("outbox/lease:unlocked", table, tags=["delete"] if deletes else ())
-        self._instead_of_delete = statement("outbox/settle:delivered", table, tags=fan_out) if deletes else None
+        instead = statement("outbox/settle:delivered", table, tags=(*fan_out, "checked"))
+        self._instead_of_delete = instead if deletes else None
         """For rows that a DELETE leaves: they are set DELIVERED."""
 
     @staticmethod
@@ -59,16 +60,16 @@ class SettleStatements:
         return cursors
 
     async def execute(
-        self, connection: Connection, settlements: Sequence[Settlement], released: Released
+        self, connection: Connection, settlements: Sequence[Settlement], released: Released, *, checked: bool
     ) -> list[Settled]:
         """Write all settlements in one transaction, count the rows, and find out which of the others are locked.
 
-        Tells ``released`` where rows are that wait again.
+        Tells ``released`` where rows are that wait again. ``checked``: reads whether each row has changed.
 
         In pipeline mode all statements share one synchronisation point, which is one implicit transaction. A
         single statement is a transaction of its own and needs none.
         """
-        tags = tags_of(connection)
+        tags = (*tags_of(connection), *(("checked",) if checked else ()))
         calls = [(place, kind, call) for place, one in enumerate(settlements) for kind, call in self._calls(one, tags)]
         few = keeps_plan(connection, max(map(len, settlements)))
         if len(calls) == 1 and (few or not plans_once(connection)):
@@ -77,9 +78,7 @@ class SettleStatements:
             cursors = await self._together(connection, [call for _, _, call in calls], keep=few)
         counts: list[dict[str, Any]] = [{} for _ in settlements]
         for (place, kind, _), cursor in zip(calls, cursors, strict=True):
-            counts[place][kind] = cursor.rowcount
-            if kind == "released":
-                _tell(released, await cursor.fetchall())
+            counts[place][kind] = await _written(cursor, released)
         return [
             await self._with_unwritten(connection, settlement, Settled(**count), released)
             for settlement, count in zip(settlements, counts, strict=True)
@@ -112,15 +111,13 @@ class SettleStatements:
             return settled._replace(locked=held)
         # They were unlocked meanwhile, or a trigger or rule keeps them: a second try tells the two apart.
         again = settlement.where(unlocked.__contains__)
-        calls = list(self._calls(again))
+        calls = list(self._calls(again, ["checked"]))
         if self._instead_of_delete is not None and again.delivered:
             calls.append(("delivered", (self._instead_of_delete, calls[0][1][1])))
         for kind, call in calls:
-            cursor = await connection.execute(*call)
-            settled = settled._replace(**{kind: getattr(settled, kind) + cursor.rowcount})
-            if kind == "released":
-                _tell(released, await cursor.fetchall())
-            if cursor.rowcount and call[0] is self._instead_of_delete:
+            written = await _written(await connection.execute(*call), released)
+            settled = settled._replace(**{kind: getattr(settled, kind) + written})
+            if written and call[0] is self._instead_of_delete:
                 _say_not_deleted(again.delivered[0])
         held = await self.held(connection, settlement)
         return settled._replace(locked=held - unlocked, kept=held & unlocked)
@@ -157,10 +154,22 @@ class SettleStatements:
         if settlement.acknowledged and kind != "delivered" and self._with_names:
             own = self._with_names
             values["acknowledged"] = json.dumps(settlement.acknowledged)
+        if "delete" in own:  # what a trigger returns changes no row that is deleted
+            tags = [tag for tag in tags if tag != "checked"]
         return statement(f"outbox/settle:{kind}", self._table, tags=(*own, *tags)), values
 
 
-def _tell(released: Released, rows: Sequence[tuple[str, float, float]]) -> None:
+async def _written(cursor: AsyncCursor[Any], released: Released) -> int:
+    """How many rows were written; where a statement returns their status, without those that are as they were."""
+    if cursor.description is None:
+        return cursor.rowcount
+    rows = [row for *row, status in await cursor.fetchall() if status != "DELIVERING"]
+    if rows and rows[0]:
+        _tell(released, rows)
+    return len(rows)
+
+
+def _tell(released: Released, rows: Sequence[Sequence[Any]]) -> None:
     by_type: dict[str, list[Place]] = {}
     for event_type, due, created in rows:
         by_type.setdefault(event_type, []).append((due, created))

@@ -68,6 +68,8 @@ class Extensions(NamedTuple):
     relays: bool = False
     pauses: bool = False
     series: bool = False
+    triggers: bool = False
+    """Whether the outbox has BEFORE triggers: one that returns OLD leaves a row as it was, which counts as written."""
 
 
 class PostgresOutbox:
@@ -203,7 +205,8 @@ class PostgresOutbox:
             return [Settled()] * len(settlements)
 
         async def work(connection: Connection) -> list[Settled]:
-            return await self._settle.execute(connection, settlements, self.paused.released)
+            checked = self.extensions.triggers
+            return await self._settle.execute(connection, settlements, self.paused.released, checked=checked)
 
         return await self._settling.run("settling", work)
 

@@ -150,7 +150,7 @@ SELECT
     COUNT(*) FILTER (WHERE status = 'PENDING') AS retried,
     COUNT(*) FILTER (WHERE status = 'DEAD') AS buried,
     DATE_PART('epoch', NOW()) AS reaped_at,
-    (SELECT COUNT(*) FROM expired) - COUNT(*) AS kept
+    (SELECT COUNT(*) FROM expired) - COUNT(*) FILTER (WHERE status <> 'DELIVERING') AS kept
 FROM reaped;
 
 -- name: first_expired

@@ -6,6 +6,8 @@
 -- Tag fan_out, with the column of extensions/fan_out.sql: what is not delivered keeps the names of the destinations that
 -- have acknowledged it, by the parameter acknowledged (a JSON object from event ids to names with commas between them); what
 -- is delivered forgets them, so that a replay goes to all.
+-- Tag checked, where the table has BEFORE triggers: returns each row's status, last. A trigger that returns OLD leaves a row as it
+-- was, and it counts as written.
 
 -- name: delivered
 -- DELIVERING -> DELIVERED: the broker has acknowledged these events. Tag delete: the rows are deleted instead, for
@@ -33,7 +35,8 @@ WHERE ctid = ANY(ARRAY(
         AND locked_at = %(fence)s::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED --? !delete
     -- FOR UPDATE SKIP LOCKED --? delete
-));
+)); --? !checked
+-- )) RETURNING status; --? checked
 
 -- name: retried
 -- DELIVERING -> PENDING after a failed attempt: one more attempt, due again after each event's own delay.
@@ -65,7 +68,8 @@ WHERE
             AND locked_by = %(relay_id)s::text
             AND locked_at = %(fence)s::timestamptz
         FOR NO KEY UPDATE SKIP LOCKED
-    ));
+    )); --? !checked
+    -- )) RETURNING event.status; --? checked
 
 -- name: buried
 -- DELIVERING -> DEAD: the last failed attempt, or one that can never succeed.
@@ -95,7 +99,8 @@ WHERE
             AND locked_by = %(relay_id)s::text
             AND locked_at = %(fence)s::timestamptz
         FOR NO KEY UPDATE SKIP LOCKED
-    ));
+    )); --? !checked
+    -- )) RETURNING event.status; --? checked
 
 -- name: released
 -- DELIVERING -> PENDING with attempts as before: events that the broker does not have, as far as is known.
@@ -103,7 +108,7 @@ WHERE
 -- Index: idx_openoutbox_stuck_leases by the exact locked_at (or the primary key), then a TID scan; the fence is
 -- status, locked_by and locked_at, so that what comes after the lease was reaped changes nothing.
 -- Locks: the rows it writes, skipping those that another session has locked.
--- Parameters: ids, relay_id, fence. Result: event type and place (in seconds since 1970) of each row.
+-- Parameters: ids, relay_id, fence. Result: event type, place (in seconds since 1970) and status of each row.
 UPDATE openoutbox_events SET
     status = 'PENDING',
     locked_by = NULL,
@@ -122,4 +127,4 @@ WHERE ctid = ANY(ARRAY(
         AND locked_at = %(fence)s::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED
 ))
-RETURNING event_type, DATE_PART('epoch', available_at), DATE_PART('epoch', created_at);
+RETURNING event_type, DATE_PART('epoch', available_at), DATE_PART('epoch', created_at), status;

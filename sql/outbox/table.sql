@@ -109,9 +109,14 @@ ORDER BY 1, 2;
 
 -- name: ping
 -- Does the server answer, does it take writes, and which optional tables are there? Catalog only, locks nothing.
--- Parameters: relays, pauses, series (names, quoted). Result: read only; whether there is a list of relays, pauses, a series.
+-- Parameters: relays, pauses, series, outbox (names, quoted). Result: read only; whether there is a list of relays, pauses, a
+-- series; whether a BEFORE trigger may leave a row as it was that counts as written.
 SELECT
     PG_IS_IN_RECOVERY() OR CURRENT_SETTING('transaction_read_only')::boolean,
     TO_REGCLASS(%(relays)s::text) IS NOT NULL,
     TO_REGCLASS(%(pauses)s::text) IS NOT NULL,
-    TO_REGCLASS(%(series)s::text) IS NOT NULL;
+    TO_REGCLASS(%(series)s::text) IS NOT NULL,
+    EXISTS (
+        SELECT FROM pg_catalog.pg_trigger
+        WHERE tgrelid = TO_REGCLASS(%(outbox)s::text) AND tgenabled IN ('O', 'A') AND tgtype & 19 = 19  -- BEFORE UPDATE, FOR EACH ROW
+    );

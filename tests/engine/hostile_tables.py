@@ -106,6 +106,10 @@ def _keeps(_: random.Random, status: str) -> tuple[str, str]:
     return "BEFORE returns NULL", _trigger("RETURN NULL;", "UPDATE", status)
 
 
+def _returns_old(_: random.Random, status: str) -> tuple[str, str]:
+    return "BEFORE returns OLD", _trigger("RETURN OLD;", "UPDATE", status)
+
+
 def _sleeps(_: random.Random, status: str) -> tuple[str, str]:
     return "sleeps beyond statement_timeout", _trigger("PERFORM pg_sleep(60); RETURN NEW;", "UPDATE", status)
 
@@ -189,7 +193,7 @@ _KINDS: Final = [
     _unique,
     _foreign,
     *(_policy, _no_schema, _nested, _sleeps),
-    *(_locks, _generated_column),
+    *(_locks, _generated_column, _returns_old),
 ]
 
 

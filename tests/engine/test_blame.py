@@ -48,6 +48,8 @@ CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NUL
 CREATE TRIGGER refuse BEFORE UPDATE ON openoutbox_events FOR EACH ROW
 WHEN (NEW.event_type LIKE 'bad%' AND NEW.status = '{status}') EXECUTE FUNCTION refuse()
 """
+_OLD = _KEEP.replace("RETURN NULL", "RETURN OLD")
+"""Which leaves the row as it was, too, and it counts as written."""
 _DROP = "DROP TRIGGER refuse ON openoutbox_events; DROP FUNCTION refuse()"
 
 
@@ -105,7 +107,7 @@ async def test_any_state_of_a_trigger_stops_its_own_row_alone(
 
 @pytest.mark.session
 @pytest.mark.parametrize("status", ["DELIVERING", "DELIVERED"])
-@pytest.mark.parametrize("sql", [_DEFERRED, _KEEP], ids=["at the commit", "in silence"])
+@pytest.mark.parametrize("sql", [_DEFERRED, _KEEP, _OLD], ids=["at the commit", "in silence", "by returning OLD"])
 async def test_a_row_that_is_refused_at_the_commit_or_in_silence_stops_itself_alone(
     outbox: Outbox, start: StartRelay, sql: str, status: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -239,7 +241,7 @@ async def test_in_order_per_key_any_number_of_refused_rows_beside_good_ones(
 
 
 @pytest.mark.session
-@pytest.mark.parametrize("how", [_RAISE, _KEEP], ids=["raised", "in silence"])
+@pytest.mark.parametrize("how", [_RAISE, _KEEP, _OLD], ids=["raised", "in silence", "by returning OLD"])
 async def test_in_order_per_key_the_rows_behind_a_refused_one_wait_and_the_line_says_so(
     outbox: Outbox, start: StartRelay, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:

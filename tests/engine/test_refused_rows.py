@@ -18,10 +18,14 @@ from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.waiting import eventually
 
-_FUNCTION = """
+_RAISE = "RAISE EXCEPTION 'not this one'"
+_FUNCTION = f"""
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN RAISE EXCEPTION 'not this one'; END $$
+BEGIN {_RAISE}; END $$
 """
+WAYS = pytest.mark.parametrize(
+    "body", [_RAISE, "RETURN NULL", "RETURN OLD"], ids=["raised", "in silence", "by returning OLD"]
+)
 _TRIGGER = """
 CREATE TRIGGER refuse BEFORE UPDATE ON openoutbox_events FOR EACH ROW
 WHEN ({}) EXECUTE FUNCTION refuse()
@@ -103,9 +107,10 @@ async def test_every_kind_of_verdict_beside_a_refused_row_is_written(outbox: Out
     assert outbox.rows("sum(attempts)") == [(20,)]
 
 
-async def test_a_refused_renewal_costs_the_batch_no_other_lease(outbox: Outbox, start: StartRelay) -> None:
+@WAYS
+async def test_a_refused_renewal_costs_the_batch_no_other_lease(outbox: Outbox, start: StartRelay, body: str) -> None:
     outbox.insert([Row("bad")] + [Row("good")] * 29)
-    outbox.database.run(_FUNCTION)
+    outbox.database.run(_FUNCTION.replace(_RAISE, body))
     outbox.database.run(
         _TRIGGER.format("OLD.status = 'DELIVERING' AND NEW.status = 'DELIVERING' AND NEW.event_type = 'bad'")
     )
@@ -160,9 +165,9 @@ async def test_expired_leases_around_a_refused_one_are_reclaimed(outbox: Outbox,
 
 
 @pytest.mark.session
-@pytest.mark.parametrize("keeps", [False, True], ids=["raised", "in silence"])
+@WAYS
 async def test_expired_leases_among_more_than_a_thousand_refused_ones_are_reclaimed(
-    outbox: Outbox, start: StartRelay, keeps: bool
+    outbox: Outbox, start: StartRelay, body: str
 ) -> None:
     """Those of one claim share one time, and good ones are among them and behind them."""
     outbox.database.run("""
@@ -171,7 +176,7 @@ async def test_expired_leases_among_more_than_a_thousand_refused_ones_are_reclai
             now() - interval '2 h' + g / 400 * interval '1 min', now() + interval '1 h'
         FROM generate_series(1, 1200) AS g
     """)
-    outbox.database.run(_FUNCTION.replace("RAISE EXCEPTION 'not this one'", "RETURN NULL") if keeps else _FUNCTION)
+    outbox.database.run(_FUNCTION.replace(_RAISE, body))
     outbox.database.run(_TRIGGER.format("NEW.event_type = 'bad'"))
     running = await start(lease_timeout=4.0)
     await eventually(lambda: outbox.counts() == {"PENDING": 24, "DELIVERING": 1176}, 30)

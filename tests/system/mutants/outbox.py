@@ -60,8 +60,8 @@ OUTBOX: Final = (
     Mutant(
         "verdicts of several kinds are counted as one",
         "relay/outbox/settling.py",
-        "            counts[place][kind] = cursor.rowcount",
-        "            counts[place]['delivered'] = cursor.rowcount",
+        "            counts[place][kind] = await _written(cursor, released)",
+        "            counts[place]['delivered'] = await _written(cursor, released)",
         (f"{_CONFORMANCE}::test_verdicts_of_every_kind_and_of_several_claims_go_in_one_call",),
     ),
     Mutant(
