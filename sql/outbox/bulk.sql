@@ -45,7 +45,7 @@ FROM (
 -- A location may hold another row by now, or its event may have moved: so the id is compared too, and UNCHANGED, which is
 -- at most the time at which the replay began. So an event that is dead or delivered again meanwhile is not replayed twice.
 -- Parameters: tids and ids, of one length; unchanged. Result: of each event that was chosen its id and whether it was
--- written, then what it was before, for the record.
+-- written (a trigger that returns OLD leaves it as it was, and PostgreSQL counts it), then what it was before, for the record.
 WITH chosen AS (
     SELECT
         ctid AS tid,
@@ -75,12 +75,12 @@ replayed AS (
         updated_at = NOW()
     WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status NOT IN ('PENDING', 'DELIVERING', 'DELIVERED') --? dead
     -- WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status NOT IN ('PENDING', 'DELIVERING', 'DEAD') --? delivered
-    RETURNING event_id
+    RETURNING event_id, status = 'PENDING' AS written
 )
 
 SELECT
     chosen.event_id,
-    replayed.event_id IS NOT NULL,
+    COALESCE(replayed.written, FALSE),
     chosen.status,
     chosen.attempts,
     chosen.last_error,
@@ -118,11 +118,14 @@ changed AS (
         -- last_error = %(error)s::text, --? bury
         updated_at = NOW()
     WHERE ctid = ANY(ARRAY(SELECT tid FROM chosen)) AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
-    RETURNING event_id
+    RETURNING
+        event_id,
+        available_at = NOW() AS written --? retry
+        -- status = 'DEAD' AS written --? bury
 )
 
 SELECT
     chosen.event_id,
-    changed.event_id IS NOT NULL
+    COALESCE(changed.written, FALSE)
 FROM chosen
 LEFT JOIN changed ON chosen.event_id = changed.event_id;

@@ -14,22 +14,22 @@ FOR UPDATE;
 
 -- name: retry
 -- PENDING stays PENDING and is due now: a delay after a failed attempt, or a scheduled time, is over.
--- Index: the primary key (status as in claim, tag chosen). Locks: the row. Parameters: event_id. Result: its id when it was changed.
+-- Index: the primary key (status as in claim, tag chosen). Locks: the row. Parameters: event_id. Result: whether it was changed; no row where it was kept.
 UPDATE openoutbox_events SET
     available_at = NOW(),
     updated_at = NOW()
 WHERE event_id = %(event_id)s::uuid AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
-RETURNING event_id;
+RETURNING available_at = NOW();
 
 -- name: bury
 -- PENDING -> DEAD, by the operator: it is not tried again until it is replayed.
--- Index: the primary key (status as in claim, tag chosen). Locks: the row. Parameters: event_id, error. Result: its id when it was changed.
+-- Index: the primary key (status as in claim, tag chosen). Locks: the row. Parameters: event_id, error. Result: whether it was changed; no row where it was kept.
 UPDATE openoutbox_events SET
     status = 'DEAD',
     last_error = %(error)s::text,
     updated_at = NOW()
 WHERE event_id = %(event_id)s::uuid AND status NOT IN ('DELIVERING', 'DELIVERED', 'DEAD')
-RETURNING event_id;
+RETURNING status = 'DEAD';
 
 -- name: cancel
 -- Deletes PENDING events that no relay holds, and keeps their rows: what openoutbox_cancel does, with a record. A relay may

@@ -150,15 +150,17 @@ def _refusal(action: Action, row: _Row) -> str:
 
 
 def _apply(connection: Connection, table: TableName, action: EventAction, request: Request, change_id: UUID) -> None:
+    values = {"event_id": action.event_id}
     if action.action is Action.RETRY:
-        rows(connection, "outbox/changes:retry", table, {"event_id": action.event_id})
+        written = rows(connection, "outbox/changes:retry", table, values) == [(True,)]
     elif action.action is Action.CANCEL:
         locations = {"ids": [str(action.event_id)], "unchanged": "infinity"}
-        if cancel(connection, table, change_id, locations) != [(action.event_id, True)]:
-            raise ActionRefused(f"event {action.event_id} stays: a trigger, a rule or a policy of {table} keeps it")
+        written = cancel(connection, table, change_id, locations) == [(action.event_id, True)]
     else:
         error = buried(request.who, request.reason)
-        rows(connection, "outbox/changes:bury", table, {"event_id": action.event_id, "error": error})
+        written = rows(connection, "outbox/changes:bury", table, {**values, "error": error}) == [(True,)]
+    if not written:
+        raise ActionRefused(f"event {action.event_id} stays: a trigger, a rule or a policy of {table} keeps it")
 
 
 def buried(who: str, reason: str) -> str:

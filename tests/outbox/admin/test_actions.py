@@ -122,12 +122,26 @@ def test_cancelling_needs_the_right_to_delete(outbox: Outbox) -> None:
     assert list_changes(outbox.url_of("console"), TABLE, 10) == []
 
 
-def test_an_event_that_the_database_keeps_stays_and_nothing_is_recorded(outbox: Outbox) -> None:
+@pytest.mark.parametrize(
+    ("action", "returned"),
+    [
+        (Action.CANCEL, "NULL"),
+        (Action.RETRY, "NULL"),
+        (Action.RETRY, "OLD"),
+        (Action.BURY, "NULL"),
+        (Action.BURY, "OLD"),
+    ],
+)
+def test_an_event_that_the_database_keeps_stays_and_nothing_is_recorded(
+    outbox: Outbox, action: Action, returned: str
+) -> None:
     id_ = event(outbox, LATER)
-    outbox.database.run("CREATE FUNCTION keep() RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
-    outbox.database.run("CREATE TRIGGER keep BEFORE DELETE ON openoutbox_events FOR EACH ROW EXECUTE FUNCTION keep()")
+    outbox.database.run(f"CREATE FUNCTION keep() RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN RETURN {returned}; END'")
+    outbox.database.run(
+        "CREATE TRIGGER keep BEFORE UPDATE OR DELETE ON openoutbox_events FOR EACH ROW EXECUTE FUNCTION keep()"
+    )
     with pytest.raises(ActionRefused, match="keeps it"):
-        change_event(outbox.url_of("console"), TABLE, EventAction(Action.CANCEL, id_), REQUEST)
+        change_event(outbox.url_of("console"), TABLE, EventAction(action, id_), REQUEST)
     assert outbox.counts() == {"PENDING": 1}
     assert outbox.database.run("SELECT count(*) FROM openoutbox_cancelled") == [(0,)]
     assert list_changes(outbox.url_of("console"), TABLE, 10) == []
