@@ -1,4 +1,8 @@
-"""Hostile tables from a generator: 200 good rows are delivered once, the bad one is named, the relay stays ready."""
+"""Hostile tables from a generator: 200 good rows are delivered once, the bad one is named, the relay stays ready.
+
+A seed takes 0.17 s of this process's processor time and 0.5 to 0.9 s in all, and 6 to 8 s where a trigger sleeps or
+waits for a lock, as in one of ten: 60 seeds take 87 s on two busy cores, so 300 are too many for `make test`.
+"""
 
 from __future__ import annotations
 
