@@ -8,14 +8,13 @@ import psycopg
 import pytest
 
 from relay.core.errors import ConfigError, StorageError
-from relay.localservers.postgres import PostgresServer
 from relay.outbox.extensions import add_extension
 from relay.outbox.wakeup import OutboxWakeUps
 from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import create_database
-from tests.support.notifications import SMALL_QUEUE, full_queue
+from tests.support.notifications import full_queue, small_queue
 from tests.support.waiting import eventually, patience
 
 pytestmark = pytest.mark.session
@@ -61,7 +60,7 @@ async def test_an_insert_ends_the_wait_for_the_next_poll(waking: Outbox, start: 
 
 @pytest.mark.postgres
 def test_a_full_queue_of_notifications_makes_no_insert_fail() -> None:
-    with PostgresServer(settings=SMALL_QUEUE) as server:
+    with small_queue() as server:
         outbox = Outbox.create(create_database(server.url))
         add_extension(outbox.url, TableName(), "wake-up")
         with full_queue(outbox.database):

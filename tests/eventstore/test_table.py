@@ -9,10 +9,9 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.eventstore import ANY, NO_STREAM, EventStore, NewEvent, VersionConflict
-from relay.localservers.postgres import PostgresServer
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database, create_database
-from tests.support.notifications import SMALL_QUEUE, full_queue
+from tests.support.notifications import full_queue, small_queue
 from tests.support.waiting import patience
 
 PLAIN_INSERT = (
@@ -131,7 +130,7 @@ async def test_an_append_whose_notification_fails_is_appended(
 @pytest.mark.postgres
 async def test_a_full_queue_of_notifications_makes_no_transaction_of_the_application_fail() -> None:
     """A store of the release before is as a new one once it is migrated."""
-    with PostgresServer(settings=SMALL_QUEUE) as server:
+    with small_queue() as server:
         database = create_database(server.url)
         async with await EventStore.connect(database.url) as store:
             await store.migrate()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
 
 import psycopg
 import pytest
 
+from relay.localservers.postgres import NEWEST_BUILD, PostgresServer
 from tests.support.fixtures.database import Database
 
-SMALL_QUEUE: Final = {"max_notify_queue_pages": "64"}
-"""Settings of a server whose queue is soon full."""
+
+def small_queue() -> PostgresServer:
+    """A server whose queue is soon full; of the newest build, since PostgreSQL 16 does not know the setting."""
+    return PostgresServer(build=NEWEST_BUILD, settings={"max_notify_queue_pages": "64"})
 
 
 @contextmanager
