@@ -23,6 +23,11 @@ class _Counts:
     failed: int = 0
     dead: int = 0
 
+    def add(self, *, delivered: int = 0, failed: int = 0, dead: int = 0) -> None:
+        self.delivered += delivered
+        self.failed += failed
+        self.dead += dead
+
 
 class VerdictCounts:
     """What was decided since the last ``take``. Counts nothing until ``begin``."""
@@ -39,12 +44,12 @@ class VerdictCounts:
         """These were delivered."""
         if self._counting:
             for event_type, delivered in Counter([event.event_type for event in events]).items():
-                self._of(event_type).delivered += delivered
+                self._of(event_type).add(delivered=delivered)
 
     def failed(self, event_type: str, events: int = 1, *, dead: int) -> None:
         """An attempt of each of these failed; so many are ``dead``. Without a type: of the others."""
         if self._counting:
-            _add(self._of(event_type), _Counts(0, events, dead))
+            self._of(event_type).add(failed=events, dead=dead)
 
     def take(self, most: int) -> list[TypeCounts]:
         """The counts of the ``most`` busiest types, and last those of all others; they begin again."""
@@ -52,23 +57,18 @@ class VerdictCounts:
         others = by_type.pop(_OTHERS, _Counts())
         busiest = sorted(by_type, key=lambda name: (-by_type[name].delivered - by_type[name].failed, name))
         for name in busiest[most:]:
-            _add(others, by_type[name])
+            one = by_type[name]
+            others.add(delivered=one.delivered, failed=one.failed, dead=one.dead)
         named = {**{name: by_type[name] for name in busiest[:most]}, _OTHERS: others}
         return [TypeCounts(name, one.delivered, one.failed, one.dead) for name, one in named.items()]
 
     def put_back(self, counts: Iterable[TypeCounts]) -> None:
         """What ``take`` returned was not written."""
         for one in counts:
-            _add(self._of(one.event_type), _Counts(one.delivered, one.failed, one.dead))
+            self._of(one.event_type).add(delivered=one.delivered, failed=one.failed, dead=one.dead)
 
     def _of(self, event_type: str) -> _Counts:
         name = event_type[:_LONGEST_NAME]
         if name not in self._by_type and len(self._by_type) >= _MOST_TYPES:
             name = _OTHERS
         return self._by_type.setdefault(name, _Counts())
-
-
-def _add(counts: _Counts, more: _Counts) -> None:
-    counts.delivered += more.delivered
-    counts.failed += more.failed
-    counts.dead += more.dead
