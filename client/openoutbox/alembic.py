@@ -18,7 +18,7 @@ from openoutbox.schema import index_name, table_name
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Table
 
-_BESIDE: Final = ("relays", "pauses")
+_BESIDE: Final = ("relays", "pauses", "series")
 """What stands beside an outbox."""
 _OF_A_SCHEMA: Final = ("openoutbox_replays", "openoutbox_changes", "openoutbox_cancelled")
 """What all outboxes of a schema share."""

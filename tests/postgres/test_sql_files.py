@@ -18,7 +18,7 @@ from tests.support.sql_files import sql_files, sql_statements
 _TAGGED = re.compile(r"--\?\s*(.+?)\s*$", re.MULTILINE)
 _MENTION = re.compile(r"( ONLY|INSERT INTO|ALTER TABLE|CREATE TABLE|(NOT|IF) EXISTS|COPY|\bON)$")
 _ANY = r"[\w/.:]+"
-_PLAIN_TABLES = ("events", "inbox", "inbox_tries", "relays", "pauses", "changes", "replays")
+_PLAIN_TABLES = ("events", "inbox", "inbox_tries", "relays", "pauses", "series", "changes", "replays")
 """Ours, but for those of the event store and the log, which are partitioned, and Spark's."""
 
 
