@@ -297,11 +297,11 @@ async def test_a_type_that_is_refused_as_a_whole_keeps_no_other_waiting(
     hostile = how.replace("NEW.event_type LIKE 'bad%'", "NEW.headers @> '{{\"bad\": true}}'")
     make(outbox, hostile, state="42P01", status="DELIVERING")
     await start()
-    await eventually(lambda: outbox.counts() == {"DELIVERED": 200, "PENDING": 9800}, 15)
+    await eventually(lambda: outbox.counts() == {"DELIVERED": 200, "PENDING": 9800}, 60)
     [line] = [record for record in caplog.records if getattr(record, "action", "") == "type_refused"]
     assert "each event of type T" in line.getMessage()
     good = outbox.insert([Row("T")])[0]
-    await eventually(lambda: outbox.row(good)["status"] == "DELIVERED", 15)
+    await eventually(lambda: outbox.row(good)["status"] == "DELIVERED", 60)
     await asyncio.to_thread(make, outbox, _DROP)
     await eventually(lambda: outbox.counts() == {"DELIVERED": 10_001}, 60)
 
