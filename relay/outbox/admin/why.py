@@ -227,8 +227,7 @@ def _destination(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
             reports.setdefault(condition.name, []).append((relay, condition))
     for name, told in reports.items():
         places = [facts.places.get(each.relay_id) for each, _ in told]
-        goes = [place is None or any(one.via == name for one in place.sent) for place in places]
-        if not any(goes):
+        if not any(_concerns(*report, place) for report, place in zip(told, places, strict=True)):
             continue
         [(relay, condition), *_] = told
         routed = any(
@@ -245,6 +244,16 @@ def _destination(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
         if routed:
             step = f"relay-cli route {shlex.quote(event.event_type)} says where it goes. {step}"
         yield Reason("destination", _sentence(sentence), step, ("destination", name), certain)
+
+
+def _concerns(relay: FleetMember, condition: ReportedCondition, places: Places | None) -> bool:
+    """Whether what a relay says of a destination is, or may be, about the event, which it sends to these places.
+
+    A relay of one destination names that by its kind, and its routes by PUBLISHER_NAME: every place is there.
+    """
+    if places is None:
+        return True
+    return any(relay.destination_type not in _ROUTED or place.via == condition.name for place in places.sent)
 
 
 def _no_relay(event: ShownEvent, facts: Facts) -> Iterator[Reason]:

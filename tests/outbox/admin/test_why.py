@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID, uuid4
@@ -166,6 +167,23 @@ def test_what_may_be_in_the_way_stands_beside_the_answer(known: Facts, sentence:
     assert answer.first.cause == "due"
     [reason] = answer.also
     assert sentence in reason.sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "via", "first"),
+    [
+        ("kafka", "orders-eu", "destination"),  # PUBLISHER_NAME, which routes use and the relay's state does not
+        ("kafka", "kafka", "destination"),
+        ("kafka", "", "destination"),
+        ("several", "kafka", "destination"),
+        ("several", "audit", "due"),
+        ("kafka", None, "due"),
+    ],
+)
+def test_the_routes_of_one_destination_lead_there_whatever_they_call_it(kind: str, via: str | None, first: str) -> None:
+    sent = () if via is None else (Place(via, "orders"),)
+    known = facts(RELAY._replace(reason=AWAY, destination_type=kind))
+    assert why(EVENT, replace(known, places={"relay-0": Places(sent)})).first.cause == first
 
 
 @st.composite
