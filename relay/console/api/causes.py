@@ -5,26 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from relay.console.api.fleet import lacking
-from relay.console.api.models import Statistics, moment_text
-from relay.console.api.requests import Reader
+from relay.console.api.models import ApiModel, Stamp, Statistics
+from relay.console.api.requests import READING
 from relay.console.context import ConsoleParts
-from relay.core.finding import Finding
-from relay.outbox.admin.causes import Cause
 from relay.outbox.admin.explain import read_causes
-from relay.outbox.admin.overview import MOST_COUNTED, MinuteCount
+from relay.outbox.admin.overview import MOST_COUNTED
 from relay.outbox.admin.series import MOST_STEPS, read_series
 
 router = APIRouter(tags=["outbox"])
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class FindingItem(_Model):
+class FindingItem(ApiModel):
     """One thing that is wrong with the outbox as a whole."""
 
     level: Literal["warning", "error"]
@@ -32,13 +26,8 @@ class FindingItem(_Model):
     message: str
     advice: str
 
-    @classmethod
-    def of(cls, finding: Finding) -> FindingItem:
-        """The API's form of a finding."""
-        return cls.model_validate(finding._asdict())
 
-
-class CauseItem(_Model):
+class CauseItem(ApiModel):
     """Dead and retrying events that one cause holds."""
 
     cause: str = Field(
@@ -51,20 +40,14 @@ class CauseItem(_Model):
     retrying: int
     types: dict[str, int] = Field(description="How many events of each type, the largest number first.")
     keys: int
-    first: str
-    last: str
+    first: Stamp
+    last: Stamp
     sample: str = Field(description="The id of the event that failed last.")
     minutes: dict[str, int] = Field(description="How many of them failed last in which minute of the last hour.")
     step: str = Field(description="What to do.")
 
-    @classmethod
-    def of(cls, cause: Cause) -> CauseItem:
-        """The API's form of a cause."""
-        times = {"first": moment_text(cause.first), "last": moment_text(cause.last)}
-        return cls.model_validate({**cause.answer(), **times})
 
-
-class CauseItems(_Model):
+class CauseItems(ApiModel):
     """What holds up events, and why events fail, the cause with the most events first."""
 
     findings: list[FindingItem]
@@ -73,23 +56,18 @@ class CauseItems(_Model):
     sample: str = Field(description="What was read then, as a sentence; empty when complete.")
 
 
-class MinuteItem(_Model):
+class MinuteItem(ApiModel):
     """How many events were delivered in one minute."""
 
-    minute: str
+    minute: Stamp
     events: int
     exact: bool = Field(description="False for an estimate.")
     failed: int | None = Field(description="Attempts that failed. Null here and below where no relay has counted.")
     dead: int | None
     lag: float | None = Field(description="The longest that a relay has seen, in seconds.")
 
-    @classmethod
-    def of(cls, minute: MinuteCount) -> MinuteItem:
-        """The API's form of a minute."""
-        return cls.model_validate({**minute._asdict(), "minute": moment_text(minute.minute)})
 
-
-class TypeFiguresItem(_Model):
+class TypeFiguresItem(ApiModel):
     """What became of one type's events in the last hour."""
 
     event_type: str
@@ -98,14 +76,14 @@ class TypeFiguresItem(_Model):
     failed: int = Field(description="Failed attempts.")
 
 
-class ConnectionsItem(_Model):
+class ConnectionsItem(ApiModel):
     """A relay that is connected to the database."""
 
     relay_id: str
     connections: int
 
 
-class OverviewItem(_Model):
+class OverviewItem(ApiModel):
     """The outbox at a glance."""
 
     findings: list[FindingItem]
@@ -116,10 +94,10 @@ class OverviewItem(_Model):
     types: list[TypeFiguresItem]
 
 
-class SeriesItem(_Model):
+class SeriesItem(ApiModel):
     """What all relays did in one step."""
 
-    start: str
+    start: Stamp
     delivered: int
     failed: int = Field(description="Attempts that failed.")
     dead: int
@@ -127,67 +105,54 @@ class SeriesItem(_Model):
     counted: int = Field(description="Minutes in which a relay has counted; 0 says that nothing is known of the step.")
 
 
-class SeriesItems(_Model):
+class SeriesItems(ApiModel):
     """What the relays did, step by step."""
 
     items: list[SeriesItem] = Field(description="The last one is the current step, whose last minute is not counted.")
     step_minutes: int
 
 
-@router.get("/causes")
-def list_causes(console: ConsoleParts, identity: Reader) -> CauseItems:
+@router.get("/causes", dependencies=READING)
+def list_causes(console: ConsoleParts) -> CauseItems:
     """What is broken, since when and what to do. Of very many dead events the newest are read."""
-    del identity
     findings = console.readings.overview.get().findings
     failing = read_causes(console.url, console.table)
-    return CauseItems(
-        findings=[FindingItem.of(finding) for finding in findings],
-        causes=[CauseItem.of(cause) for cause in failing.causes],
-        complete=failing.complete,
-        sample=failing.sample,
-    )
+    return CauseItems.model_validate({"findings": findings, **failing.answer()})
 
 
-@router.get("/overview")
+@router.get("/overview", dependencies=READING)
 def outbox_overview(
     console: ConsoleParts,
-    identity: Reader,
     minutes: Annotated[
         int, Query(ge=1, le=60, description="How many of the last minutes, beside the current one.")
     ] = 60,
 ) -> OverviewItem:
     """What is wrong now, the figures, and the last hour: what the page Overview shows. Its counts end at a bound."""
-    del identity
     overview, findings, _ = console.readings.overview.get()
     figures = overview.figures
-    stats = Statistics.model_validate({**figures.backlog.answer(), "in_flight_count": figures.in_flight})
     backlog = figures.backlog
     largest = max(backlog.pending_new + backlog.pending_retrying, backlog.dead, figures.in_flight)
-    return OverviewItem(
-        findings=[FindingItem.of(finding) for finding in findings],
-        stats=stats,
-        complete=largest < MOST_COUNTED,
-        relays=[ConnectionsItem(relay_id=one.relay_id, connections=one.connections) for one in overview.relays],
-        minutes=[MinuteItem.of(one) for one in overview.minutes[-minutes - 1 :]],
-        types=[
-            TypeFiguresItem(event_type=one.event_type, delivered=one.delivered, dead=one.dead, failed=one.failed)
-            for one in overview.types
-        ],
+    return OverviewItem.model_validate(
+        {
+            "findings": findings,
+            "stats": {**backlog.answer(), "in_flight_count": figures.in_flight},
+            "complete": largest < MOST_COUNTED,
+            "relays": overview.relays,
+            "minutes": overview.minutes[-minutes - 1 :],
+            "types": overview.types,
+        }
     )
 
 
-@router.get("/series")
+@router.get("/series", dependencies=READING)
 def relay_series(
     console: ConsoleParts,
-    identity: Reader,
     minutes: Annotated[int, Query(ge=1, le=7 * 1440, description="How many of the last minutes.")] = 60,
     event_type: Annotated[str | None, Query(description="Of this type alone, in the minutes that name it.")] = None,
 ) -> SeriesItems:
     """What relays delivered, failed and buried, minute by minute for a week. Needs the extension series."""
-    del identity
     step = -(-minutes // MOST_STEPS)
     points = read_series(console.url, console.table, -(-minutes // step), step, event_type)
     if points is None:
         raise lacking(console.table, "series")
-    items = [SeriesItem.model_validate({**one._asdict(), "start": moment_text(one.start)}) for one in points]
-    return SeriesItems(items=items, step_minutes=step)
+    return SeriesItems.model_validate({"items": points, "step_minutes": step})

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 
 from relay.console.access import Identity
 from relay.console.api.models import BulkBody, BulkDryRun, ChangeItem, ChangeItems, Selected, moment_text
-from relay.console.api.requests import IdempotencyKey, Operator, Reader, cause_of, change_request
+from relay.console.api.requests import READING, IdempotencyKey, Operator, cause_of, change_request
 from relay.console.context import Console, ConsoleParts
 from relay.console.problems import RequestProblem
 from relay.outbox.admin import changes
@@ -41,30 +41,27 @@ def change_many_events(
     if body.dry_run:
         counts = counted(console, body)
         response.status_code = 200
-        return BulkDryRun(events=counts.events, exact=counts.exact, at=moment_text(counts.at))
+        return BulkDryRun.model_validate(counts)
     change = begin_change(console, identity, body, idempotency_key)
     response.headers["Location"] = f"/api/v1/changes/{change.change_id}"
-    return ChangeItem.of(change)
+    return ChangeItem.model_validate(change)
 
 
-@router.get("/changes")
+@router.get("/changes", dependencies=READING)
 def list_recorded_changes(
     console: ConsoleParts,
-    identity: Reader,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
 ) -> ChangeItems:
     """The record of changes, newest first."""
-    del identity
     page, following = page_of_changes(console, limit, cursor)
-    return ChangeItems(items=[ChangeItem.of(change) for change in page], next=following)
+    return ChangeItems.model_validate({"items": page, "next": following})
 
 
-@router.get("/changes/{change_id}")
-def retrieve_change(console: ConsoleParts, identity: Reader, change_id: UUID) -> ChangeItem:
+@router.get("/changes/{change_id}", dependencies=READING)
+def retrieve_change(console: ConsoleParts, change_id: UUID) -> ChangeItem:
     """One change, and how far it has come."""
-    del identity
-    return ChangeItem.of(recorded_change(console, change_id))
+    return ChangeItem.model_validate(recorded_change(console, change_id))
 
 
 @router.post("/changes/{change_id}/stop")
@@ -73,7 +70,7 @@ def stop_change(console: ConsoleParts, identity: Operator, change_id: UUID) -> C
 
     The change's `error` says who stopped it.
     """
-    return ChangeItem.of(
+    return ChangeItem.model_validate(
         _existing(console, change_id, changes.stop_change(console.url, console.table, change_id, identity.name))
     )
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from relay.console.api.requests import Reader
+from relay.console.api.models import ApiModel
+from relay.console.api.requests import READING
 from relay.console.context import ConsoleParts
-from relay.outbox.admin.eventtypes import EventTypeFigures
 
 router = APIRouter(tags=["outbox"])
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class PaceItem(_Model):
+class PaceItem(ApiModel):
     """Events a minute, as the mean of a time that has just ended."""
 
     last_minute: float
     last_hour: float
 
 
-class SampleItem(_Model):
+class SampleItem(ApiModel):
     """What figures are based on."""
 
     rows: int
@@ -31,7 +27,7 @@ class SampleItem(_Model):
     seconds: float = Field(description="The time that it covers, an hour at most.")
 
 
-class EventTypeItem(_Model):
+class EventTypeItem(ApiModel):
     """One event type."""
 
     event_type: str = Field(examples=["user.signup"])
@@ -42,19 +38,13 @@ class EventTypeItem(_Model):
     p99: float | None
     waiting: int
     retrying: int = Field(description="Waiting after a failed attempt.")
-    oldest_due_age_sec: float | None = Field(description="Null when no event is due.")
+    oldest_due_age_sec: float | None = Field(
+        description="Null when no event is due.", validation_alias="oldest_due_age"
+    )
     dead: int
 
-    @classmethod
-    def of(cls, figures: EventTypeFigures, *, paused: bool) -> EventTypeItem:
-        """The API's form of one type's figures."""
-        values = figures._asdict()
-        values["oldest_due_age_sec"] = values.pop("oldest_due_age")
-        values |= {name: PaceItem(**values[name]._asdict()) for name in ("delivered", "died")}
-        return cls(**values, paused=paused)
 
-
-class EventTypeItems(_Model):
+class EventTypeItems(ApiModel):
     """Event types, those with the most events first; their figures are those of samples."""
 
     items: list[EventTypeItem]
@@ -63,15 +53,14 @@ class EventTypeItems(_Model):
     dead: SampleItem = Field(description="The newest dead events.")
 
 
-@router.get("/types")
-def list_event_types(console: ConsoleParts, identity: Reader) -> EventTypeItems:
+@router.get("/types", dependencies=READING)
+def list_event_types(console: ConsoleParts) -> EventTypeItems:
     """Pace, latency, backlog and dead events by type, from samples of bounded size."""
-    del identity
     figures = console.readings.types.get()
     pauses = figures.pauses or []
     items = [
-        EventTypeItem.of(each, paused=any(pause.target.holds(each.event_type) for pause in pauses))
+        {**each._asdict(), "paused": any(pause.target.holds(each.event_type) for pause in pauses)}
         for each in figures.types
     ]
-    samples = {name: SampleItem(**getattr(figures, name)._asdict()) for name in ("delivered", "waiting", "dead")}
-    return EventTypeItems(items=items, **samples)
+    samples = {"delivered": figures.delivered, "waiting": figures.waiting, "dead": figures.dead}
+    return EventTypeItems.model_validate({"items": items, **samples})

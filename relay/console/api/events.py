@@ -12,11 +12,9 @@ from relay.console.api.models import (
     ChangeItem,
     DryRun,
     EventDetail,
-    EventItem,
     EventItems,
     Time,
     Words,
-    moment_text,
     with_headers,
 )
 from relay.console.api.requests import (
@@ -74,8 +72,7 @@ def list_events(  # noqa: PLR0913, PLR0917 - one parameter a filter
     hidden = (header_filter(header, identity), payload_filter(payload, identity))
     search = EventSearch(statuses, *filters, *hidden, since, until, limit, cursor)
     page = search_events(console.url, console.table, search)
-    items = [EventItem.of(event) for event in page.events]
-    return EventItems(items=items, next=page.next, prev=page.prev, examined_until=moment_text(page.examined_until))
+    return EventItems.model_validate(page)
 
 
 @router.get("/events/{event_id}", response_model=EventDetail)
@@ -111,4 +108,4 @@ def change_one_event(
     request = change_request(identity, idempotency_key, body.reason)
     window = console.duplicate_window() if action is Action.REPLAY else 0.0
     change, _ = change_event(console.url, console.table, wish, request, window)
-    return ChangeItem.of(change)
+    return ChangeItem.model_validate(change)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasPath, Field
 
-from relay.console.api.models import ChangeItem, Time, Words, moment_text
-from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
+from relay.console.api.models import ApiModel, ChangeItem, Stamp, Time, Words
+from relay.console.api.requests import READING, IdempotencyKey, Operator, change_request
 from relay.console.context import ConsoleParts
 from relay.console.fleet import end_every_pause, end_pause, pauses_of_console, relays_of_console, set_pause
 from relay.console.problems import RequestProblem
@@ -21,18 +21,14 @@ _Scope = Literal["all", "type", "prefix"]
 _Name = Annotated[Words, Field(description="The event type or prefix; empty for the whole outbox.")]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class RelayItem(_Model):
+class RelayItem(ApiModel):
     """One relay as it described itself last."""
 
     relay_id: str
     version: str
     host: str
-    started_at: str
-    seen_at: str
+    started_at: Stamp
+    seen_at: Stamp
     living: bool
     state: str
     reason: str
@@ -46,31 +42,31 @@ class RelayItem(_Model):
     pauses: int
 
 
-class RelayItems(_Model):
+class RelayItems(ApiModel):
     """The relays, those seen last first."""
 
     items: list[RelayItem]
     differences: list[str] = Field(description="Settings that must be equal for all relays, and are not.")
 
 
-class PauseItem(_Model):
+class PauseItem(ApiModel):
     """One pause in force."""
 
-    scope: _Scope
-    name: str
-    until: str | None = Field(description="Null: until an operator resumes it.")
+    scope: _Scope = Field(validation_alias=AliasPath("target", "scope"))
+    name: str = Field(validation_alias=AliasPath("target", "name"))
+    until: Stamp | None = Field(description="Null: until an operator resumes it.")
     paused_by: str
     reason: str
-    since: str
+    since: Stamp
 
 
-class PauseItems(_Model):
+class PauseItems(ApiModel):
     """The pauses in force."""
 
     items: list[PauseItem]
 
 
-class PauseBody(_Model):
+class PauseBody(ApiModel):
     """What is paused, and until when."""
 
     scope: _Scope = Field(examples=["type"])
@@ -79,7 +75,7 @@ class PauseBody(_Model):
     reason: Words = ""
 
 
-class ResumeBody(_Model):
+class ResumeBody(ApiModel):
     """Which pause ends."""
 
     scope: _Scope = Field(examples=["type"])
@@ -87,46 +83,28 @@ class ResumeBody(_Model):
     reason: Words = ""
 
 
-class ResumeAllBody(_Model):
+class ResumeAllBody(ApiModel):
     """Why every pause ends."""
 
     reason: Words = ""
 
 
-@router.get("/fleet")
-def fleet(console: ConsoleParts, identity: Reader) -> RelayItems:
+@router.get("/fleet", dependencies=READING)
+def fleet(console: ConsoleParts) -> RelayItems:
     """The relays of this outbox, and where they differ. Needs the extension fleet."""
-    del identity
     members = relays_of_console(console)
     if members is None:
         raise lacking(console.table, "fleet")
-    items = []
-    for member in members:
-        values = {name: value for name, value in member._asdict().items() if name in RelayItem.model_fields}
-        times = {name: moment_text(values[name]) for name in ("started_at", "seen_at")}
-        items.append(RelayItem.model_validate({**values, **times}))
-    return RelayItems(items=items, differences=differences(members))
+    return RelayItems.model_validate({"items": members, "differences": differences(members)})
 
 
-@router.get("/pauses")
-def pauses(console: ConsoleParts, identity: Reader) -> PauseItems:
+@router.get("/pauses", dependencies=READING)
+def pauses(console: ConsoleParts) -> PauseItems:
     """What is paused now. Needs the extension pause."""
-    del identity
     listed = pauses_of_console(console)
     if listed is None:
         raise lacking(console.table, "pause")
-    items = [
-        PauseItem(
-            scope=each.target.scope.value,
-            name=each.target.name,
-            until=moment_text(each.until),
-            paused_by=each.paused_by,
-            reason=each.reason,
-            since=moment_text(each.since),
-        )
-        for each in listed
-    ]
-    return PauseItems(items=items)
+    return PauseItems.model_validate({"items": listed})
 
 
 @router.post("/pauses")
@@ -138,7 +116,7 @@ def pause_events(
     request = change_request(identity, idempotency_key, body.reason)
     if pauses_of_console(console) is None:
         raise lacking(console.table, "pause")
-    return ChangeItem.of(set_pause(console, target, body.until, request))
+    return ChangeItem.model_validate(set_pause(console, target, body.until, request))
 
 
 @router.post("/pauses/resume")
@@ -150,7 +128,7 @@ def resume_events(
     request = change_request(identity, idempotency_key, body.reason)
     if pauses_of_console(console) is None:
         raise lacking(console.table, "pause")
-    return ChangeItem.of(end_pause(console, target, request))
+    return ChangeItem.model_validate(end_pause(console, target, request))
 
 
 @router.post("/pauses/resume-all")
@@ -161,7 +139,7 @@ def resume_everything(
     request = change_request(identity, idempotency_key, body.reason)
     if pauses_of_console(console) is None:
         raise lacking(console.table, "pause")
-    return ChangeItem.of(end_every_pause(console, request))
+    return ChangeItem.model_validate(end_every_pause(console, request))
 
 
 def lacking(table: object, extension: str) -> RequestProblem:

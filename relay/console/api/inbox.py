@@ -9,16 +9,15 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from openoutbox.identity import LONGEST_ID
-from relay.console.api.models import ChangeItem, Words, moment_text, stored, with_headers
-from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
+from relay.console.api.models import ApiModel, ChangeItem, Stamp, Words, stored, with_headers
+from relay.console.api.requests import READING, IdempotencyKey, Operator, Reader, change_request
 from relay.console.context import Console, ConsoleParts, shows_payloads
 from relay.console.problems import RequestProblem
 from relay.console.recording import recorded
 from relay.inbox.letters import (
-    ListedLetter,
     ShownLetter,
     changing_letters,
     list_letters,
@@ -39,18 +38,14 @@ _Consumer = Annotated[_Text, Field(description="Its name in the inbox.", example
 _EventId = Annotated[_Text, Field(description="As the list shows it.")]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Letter(_Model):
+class _Letter(ApiModel):
     state: Literal["dead", "retry"] = Field(description="`retry` until the consumer has tried it again.")
     consumer: str
     event_id: str
     event_type: str | None
     partition_key: str | None
     tries: int
-    since: str
+    since: Stamp
 
 
 class LetterItem(_Letter):
@@ -59,13 +54,8 @@ class LetterItem(_Letter):
     payload_bytes: int
     error: str | None
 
-    @classmethod
-    def of(cls, letter: ListedLetter) -> LetterItem:
-        """The API's form of a listed dead letter."""
-        return cls(**{**letter._asdict(), "since": moment_text(letter.since)})
 
-
-class LetterItems(_Model):
+class LetterItems(ApiModel):
     """Dead letters, the oldest first."""
 
     items: list[LetterItem]
@@ -83,11 +73,10 @@ class LetterDetail(_Letter):
     @classmethod
     def of(cls, letter: ShownLetter, *, visible: bool) -> LetterDetail:
         """The API's form of a dead letter, with its payload and headers where they may be seen."""
-        values = {**letter._asdict(), "since": moment_text(letter.since)}
-        return cls(**values | stored(letter.headers, letter.payload, visible=visible))
+        return cls(**letter._asdict() | stored(letter.headers, letter.payload, visible=visible))
 
 
-class LetterRetryBody(_Model):
+class LetterRetryBody(ApiModel):
     """What is tried again: one dead letter of a consumer, or all."""
 
     consumer: _Consumer
@@ -95,7 +84,7 @@ class LetterRetryBody(_Model):
     reason: Words = ""
 
 
-class LetterSkipBody(_Model):
+class LetterSkipBody(ApiModel):
     """Which dead letter is given up."""
 
     consumer: _Consumer
@@ -103,17 +92,15 @@ class LetterSkipBody(_Model):
     reason: Words = ""
 
 
-@router.get("")
+@router.get("", dependencies=READING)
 def list_dead_letters(
     console: ConsoleParts,
-    identity: Reader,
     consumer: Annotated[_Text | None, Query(description="Absent: all.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> LetterItems:
     """Messages that consumers have given up, the oldest first."""
-    del identity
     letters = list_letters(console.url, inbox_of(console), consumer, limit + 1)
-    return LetterItems(items=[LetterItem.of(letter) for letter in letters[:limit]], complete=len(letters) <= limit)
+    return LetterItems.model_validate({"items": letters[:limit], "complete": len(letters) <= limit})
 
 
 @router.get("/one", response_model=LetterDetail)
@@ -146,7 +133,7 @@ def retry_dead_letters(
         return retry_within(connection, table, body.consumer, body.event_id)
 
     request = change_request(identity, idempotency_key, body.reason)
-    return ChangeItem.of(_changed(console, "retry", body, request, work))
+    return ChangeItem.model_validate(_changed(console, "retry", body, request, work))
 
 
 @router.post("/skip")
@@ -160,7 +147,7 @@ def skip_dead_letter(
         return int(skip_within(connection, table, body.consumer, body.event_id))
 
     request = change_request(identity, idempotency_key, body.reason)
-    return ChangeItem.of(_changed(console, "skip", body, request, work))
+    return ChangeItem.model_validate(_changed(console, "skip", body, request, work))
 
 
 def inbox_of(console: Console) -> TableName:

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from relay.console.access import Identity
 from relay.console.api.log_models import LogAttemptItem, LogAttemptItems, LogEventItem, LogEventItems, LogMetrics
 from relay.console.api.log_queries import Id, Include, One, attempts_query, events_query, metrics_query
-from relay.console.api.requests import Reader
+from relay.console.api.requests import READING, Reader
 from relay.console.context import ConsoleParts, shows_payloads
 from relay.console.problems import RequestProblem
 from relay.deliverylog import AttemptRecord, DeliveryLog, LoggedEvent, text
@@ -83,12 +83,9 @@ async def retrieve_attempt(
     return _json(text.encode_json(_attempt(record, identity, with_data=bool(include))))
 
 
-@router.get("/metrics/events", response_model=LogMetrics)
-async def event_metrics(
-    console: ConsoleParts, identity: Reader, query: Annotated[MetricsQuery, Depends(metrics_query)]
-) -> Response:
+@router.get("/metrics/events", response_model=LogMetrics, dependencies=READING)
+async def event_metrics(console: ConsoleParts, query: Annotated[MetricsQuery, Depends(metrics_query)]) -> Response:
     """Count events, by time and dimension."""
-    del identity
 
     async def read(log: DeliveryLog) -> bytes:
         return _metrics(await log.event_metrics(query))
@@ -96,12 +93,9 @@ async def event_metrics(
     return _json(await console.log.read(read))
 
 
-@router.get("/metrics/attempts", response_model=LogMetrics)
-async def attempt_metrics(
-    console: ConsoleParts, identity: Reader, query: Annotated[MetricsQuery, Depends(metrics_query)]
-) -> Response:
+@router.get("/metrics/attempts", response_model=LogMetrics, dependencies=READING)
+async def attempt_metrics(console: ConsoleParts, query: Annotated[MetricsQuery, Depends(metrics_query)]) -> Response:
     """Count attempts, by time and dimension."""
-    del identity
 
     async def read(log: DeliveryLog) -> bytes:
         return _metrics(await log.attempt_metrics(query))

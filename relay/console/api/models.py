@@ -9,18 +9,22 @@ from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from fastapi import Response
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from relay.core.json_text import with_member
 from relay.outbox.admin.actions import Action
-from relay.outbox.admin.browse import ListedEvent
-from relay.outbox.admin.changes import Change
 from relay.outbox.admin.explain import ExplainedEvent
-from relay.outbox.admin.overview import DeadGroup
 from relay.postgres.codec import Moment
 
 Words = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]
 """Text without NUL, which PostgreSQL cannot store."""
+
+
+def moment_text(moment: Moment | None) -> Any:  # noqa: ANN401 - text, or None for None
+    """A time as the API writes it."""
+    if isinstance(moment, datetime):
+        return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return moment
 
 
 def _in_utc(time: datetime) -> datetime:
@@ -40,11 +44,17 @@ _TIME: Final = "2026-03-10T12:00:00.000000Z"
 _Encoding = Literal["utf-8", "base64", "hidden"]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+Stamp = Annotated[str, BeforeValidator(moment_text)]
+"""A time of the database, as the API writes it."""
 
 
-class EventItem(_Model):
+class ApiModel(BaseModel):
+    """What an operation takes or returns. One that is made of a row takes its fields by their names, and no others."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
+
+
+class EventItem(ApiModel):
     """One event of a list."""
 
     event_id: UUID = Field(examples=[_EVENT_ID])
@@ -52,40 +62,33 @@ class EventItem(_Model):
     partition_key: str | None = Field(examples=["user-1"])
     status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
     attempts: int = Field(description="Failed attempts.")
-    since: str | None = Field(description="When it entered its status.", examples=[_TIME])
-    created_at: str = Field(examples=[_TIME])
-    available_at: str = Field(description="Not claimed before this time.", examples=[_TIME])
+    since: Stamp | None = Field(description="When it entered its status.", examples=[_TIME])
+    created_at: Stamp = Field(examples=[_TIME])
+    available_at: Stamp = Field(description="Not claimed before this time.", examples=[_TIME])
     locked_by: str | None = Field(description="The relay that holds it.")
     payload_bytes: int
     last_error: str | None
 
-    @classmethod
-    def of(cls, event: ListedEvent) -> EventItem:
-        """The API's form of a listed event."""
-        values = event._asdict()
-        moments = {name: moment_text(values[name]) for name in ("since", "created_at", "available_at")}
-        return cls(**{**values, **moments})
 
-
-class EventItems(_Model):
+class EventItems(ApiModel):
     """A page of events."""
 
-    items: list[EventItem]
+    items: list[EventItem] = Field(validation_alias="events")
     next: str | None = Field(description="Cursor of the next page; null at the end.")
     prev: str | None = Field(description="Cursor of the page before this one; null at the beginning.")
-    examined_until: str | None = Field(
+    examined_until: Stamp | None = Field(
         description="Where the search paused because it had examined enough events; the next page goes on from there."
     )
 
 
-class BlockerItem(_Model):
+class BlockerItem(ApiModel):
     """What is in an event's way."""
 
     kind: Literal["event", "pause", "destination", "relay"]
     name: str = Field(description="An event's id, what a pause names, or the name of the destination or relay.")
 
 
-class ReasonItem(_Model):
+class ReasonItem(ApiModel):
     """One cause for which an event is not delivered."""
 
     cause: str = Field(
@@ -104,7 +107,7 @@ class WhyItem(ReasonItem):
     also: list[ReasonItem] = Field(description="Further causes; one that says `if` may hold.")
 
 
-class EventDetail(_Model):
+class EventDetail(ApiModel):
     """One event, whole. Its ETag is for `If-Match`."""
 
     event_id: UUID = Field(examples=[_EVENT_ID])
@@ -113,12 +116,12 @@ class EventDetail(_Model):
     status: Literal["PENDING", "DELIVERING", "DELIVERED", "DEAD"]
     attempts: int
     last_error: str | None
-    created_at: str
-    available_at: str
+    created_at: Stamp
+    available_at: Stamp
     locked_by: str | None
-    locked_at: str | None
-    delivered_at: str | None
-    updated_at: str
+    locked_at: Stamp | None
+    delivered_at: Stamp | None
+    updated_at: Stamp
     headers: Any = Field(description="Null when the role may not see it.")
     payload: str | None = Field(description="Null when the role may not see it.")
     payload_encoding: _Encoding
@@ -128,22 +131,18 @@ class EventDetail(_Model):
     def of(cls, explained: ExplainedEvent, *, visible: bool) -> EventDetail:
         """The API's form of an event, with its payload and headers where they may be seen."""
         event = explained.event
-        values = event._asdict()
-        moments = ("created_at", "available_at", "locked_at", "delivered_at", "updated_at")
-        values |= {name: moment_text(values[name]) for name in moments}
-        values |= stored(event.headers, event.payload, visible=visible)
-        why = WhyItem.model_validate(explained.why.answer())
-        return cls(**values, why=why)
+        shown = stored(event.headers, event.payload, visible=visible)
+        return cls.model_validate({**event._asdict(), **shown, "why": explained.why.answer()})
 
 
-class ActionBody(_Model):
+class ActionBody(ApiModel):
     """What is done to one event, and why."""
 
     reason: Words = Field("", description="Recorded with the change.", examples=["asked by support"])
     dry_run: bool = Field(False, description="Check whether it is allowed, and change nothing.")
 
 
-class Selected(_Model):
+class Selected(ApiModel):
     """Which events a change takes, as a search names them; at least one of the fields must be set."""
 
     status: list[Literal["pending", "dead", "delivered"]] = Field(
@@ -170,7 +169,7 @@ class Selected(_Model):
     )
 
 
-class BulkBody(_Model):
+class BulkBody(ApiModel):
     """One action on many events."""
 
     action: Action = Field(examples=["replay"])
@@ -181,7 +180,7 @@ class BulkBody(_Model):
     dry_run: bool = Field(False, description="Count the events, and change nothing.")
 
 
-class DryRun(_Model):
+class DryRun(ApiModel):
     """What a change would do now."""
 
     dry_run: Literal[True] = True
@@ -192,13 +191,13 @@ class DryRun(_Model):
 class BulkDryRun(DryRun):
     """What a change of many events would do now."""
 
-    at: str = Field(description="The database's time before the count; for `unchanged_since`.", examples=[_TIME])
+    at: Stamp = Field(description="The database's time before the count; for `unchanged_since`.", examples=[_TIME])
 
 
 _Days = Annotated[float, Field(ge=0, le=36_500)]
 
 
-class PruneBody(_Model):
+class PruneBody(ApiModel):
     """Which old events are deleted."""
 
     delivered_days: _Days = Field(7, description="Delete events delivered longer ago than this; 0 keeps them all.")
@@ -211,12 +210,12 @@ class PruneBody(_Model):
     dry_run: bool = Field(False, description="Count the events, and delete nothing.")
 
 
-class ChangeItem(_Model):
+class ChangeItem(ApiModel):
     """One change: who, when, what, how many, why."""
 
     change_id: UUID = Field(examples=[_CHANGE_ID])
     action: Literal["retry", "replay", "bury", "cancel", "prune", "pause", "resume", "skip"]
-    selection: dict[str, Any]
+    selection: Annotated[dict[str, Any], BeforeValidator(json.loads)]
     changed_by: str
     reason: str
     state: Literal["running", "complete", "stopped", "failed", "interrupted"]
@@ -226,43 +225,28 @@ class ChangeItem(_Model):
     may_have_been_sent: int | None = Field(
         description="Of a cancellation: cancelled events that a relay may have had before; else null."
     )
-    started_at: str
-    updated_at: str
-
-    @classmethod
-    def of(cls, change: Change) -> ChangeItem:
-        """The API's form of a recorded change."""
-        values = change._asdict()
-        values.pop("number")
-        values["selection"] = json.loads(change.selection)
-        values |= {name: moment_text(values[name]) for name in ("started_at", "updated_at")}
-        return cls(**values)
+    started_at: Stamp
+    updated_at: Stamp
 
 
-class ChangeItems(_Model):
+class ChangeItems(ApiModel):
     """A page of changes, newest first."""
 
     items: list[ChangeItem]
     next: str | None = Field(description="Cursor of the next page; null at the end.")
 
 
-class DeadGroupItem(_Model):
+class DeadGroupItem(ApiModel):
     """Dead events of one type with one error."""
 
     event_type: str
     error: str = Field(description="What `last_error` says before its first colon.")
     events: int
-    first: str
-    last: str
-
-    @classmethod
-    def of(cls, group: DeadGroup) -> DeadGroupItem:
-        """The API's form of a group."""
-        times = {"first": moment_text(group.first), "last": moment_text(group.last)}
-        return cls(event_type=group.event_type, error=group.error, events=group.events, **times)
+    first: Stamp
+    last: Stamp
 
 
-class DeadGroupItems(_Model):
+class DeadGroupItems(ApiModel):
     """Dead events by type and error, the largest groups first."""
 
     items: list[DeadGroupItem]
@@ -270,7 +254,7 @@ class DeadGroupItems(_Model):
     complete: bool = Field(description="False when there are more dead events than were counted.")
 
 
-class Statistics(_Model):
+class Statistics(ApiModel):
     """The backlog at one moment, by the names of the relay's `GET /stats`."""
 
     pending_count: int = Field(description="PENDING without a failed attempt.")
@@ -281,20 +265,13 @@ class Statistics(_Model):
     in_flight_count: int
 
 
-class PrunePreview(_Model):
+class PrunePreview(ApiModel):
     """What a prune would delete now."""
 
     delivered: int
     dead: int
     exact: bool = Field(description="False when there are more.")
-    at: str = Field(description="The time from which ages were counted; for `as_of`.", examples=[_TIME])
-
-
-def moment_text(moment: Moment | None) -> Any:  # noqa: ANN401 - text, or None for None
-    """A time as the API writes it."""
-    if isinstance(moment, datetime):
-        return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return moment
+    at: Stamp = Field(description="The time from which ages were counted; for `as_of`.", examples=[_TIME])
 
 
 def payload_text(payload: bytes) -> str | None:

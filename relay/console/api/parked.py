@@ -6,17 +6,16 @@ from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from relay.console.api.models import ChangeItem, Words, moment_text
-from relay.console.api.requests import IdempotencyKey, Operator, Reader, change_request
+from relay.console.api.models import ApiModel, ChangeItem, Stamp, Words
+from relay.console.api.requests import READING, IdempotencyKey, Operator, change_request
 from relay.console.context import Console, ConsoleParts
 from relay.console.problems import RequestProblem
 from relay.console.recording import recorded, recording
 from relay.console.stores import store_missing
 from relay.core.errors import SchemaError
 from relay.eventstore.parked import retry_within, skip_within
-from relay.eventstore.parking import ParkedStream
 from relay.outbox.admin.changes import Change, Request
 from relay.outbox.tablecheck import UNDEFINED_TABLE
 
@@ -29,11 +28,7 @@ router = APIRouter(prefix="/store/parked", tags=["event store"], responses=_REFU
 MOST: Final = 200
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class ParkedItem(_Model):
+class ParkedItem(ApiModel):
     """A stream that a subscription has set aside."""
 
     subscription: str
@@ -44,22 +39,17 @@ class ParkedItem(_Model):
     tries: int
     error: str = Field(description="Of the last try.")
     retrying: bool = Field(description="Whether the running consumer retries it, or will.")
-    parked_at: str
-
-    @classmethod
-    def of(cls, stream: ParkedStream) -> ParkedItem:
-        """The API's form of a parked stream."""
-        return cls(**{**stream._asdict(), "parked_at": moment_text(stream.parked_at)})
+    parked_at: Stamp
 
 
-class ParkedItems(_Model):
+class ParkedItems(ApiModel):
     """Parked streams, the oldest first."""
 
     items: list[ParkedItem]
     complete: bool = Field(description="False when there are more.")
 
 
-class ParkedRetryBody(_Model):
+class ParkedRetryBody(ApiModel):
     """What is retried: one stream of a subscription, or all that it has set aside."""
 
     subscription: Words = Field(examples=["balances"])
@@ -68,7 +58,7 @@ class ParkedRetryBody(_Model):
     reason: Words = ""
 
 
-class ParkedSkipBody(_Model):
+class ParkedSkipBody(ApiModel):
     """Whose first event is given up."""
 
     subscription: Words = Field(examples=["balances"])
@@ -77,17 +67,15 @@ class ParkedSkipBody(_Model):
     reason: Words = ""
 
 
-@router.get("")
+@router.get("", dependencies=READING)
 async def list_parked_streams(
     console: ConsoleParts,
-    identity: Reader,
     subscription: Annotated[Words | None, Query(description="Absent: all.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> ParkedItems:
     """Streams that subscriptions have set aside behind an event that failed, each with its error, the oldest first."""
-    del identity
     streams = await console.store.read(lambda store: store.parked(subscription, limit + 1))
-    return ParkedItems(items=[ParkedItem.of(stream) for stream in streams[:limit]], complete=len(streams) <= limit)
+    return ParkedItems.model_validate({"items": streams[:limit], "complete": len(streams) <= limit})
 
 
 @router.post("/retry")
@@ -99,7 +87,7 @@ def retry_parked_streams(
     The change's `events` counts the streams.
     """
     request = change_request(identity, idempotency_key, body.reason)
-    return ChangeItem.of(retry_parked(console, body, request))
+    return ChangeItem.model_validate(retry_parked(console, body, request))
 
 
 @router.post("/skip")
@@ -108,7 +96,7 @@ def skip_parked_event(
 ) -> ChangeItem:
     """Give up the event at which a stream is parked; the running consumer goes on with the next one of the stream."""
     request = change_request(identity, idempotency_key, body.reason)
-    return ChangeItem.of(skip_parked(console, body, request))
+    return ChangeItem.model_validate(skip_parked(console, body, request))
 
 
 def retry_parked(console: Console, body: ParkedRetryBody, request: Request) -> Change:

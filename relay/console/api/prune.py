@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 
 from relay.console.access import Identity
 from relay.console.api.models import ChangeItem, PruneBody, PrunePreview, moment_text
-from relay.console.api.requests import Admin, IdempotencyKey, Reader, change_request
+from relay.console.api.requests import READING, Admin, IdempotencyKey, change_request
 from relay.console.context import Console, ConsoleParts
 from relay.console.problems import RequestProblem
 from relay.outbox.admin.changes import Change
@@ -23,12 +23,9 @@ _DAY: Final = 86_400.0
 _Days = Annotated[float, Query(ge=0, le=36_500, description="Days; 0 leaves that status alone.")]
 
 
-@router.get("/prune-preview")
-def prune_preview(
-    console: ConsoleParts, identity: Reader, delivered_days: _Days = 7, dead_days: _Days = 30
-) -> PrunePreview:
+@router.get("/prune-preview", dependencies=READING)
+def prune_preview(console: ConsoleParts, delivered_days: _Days = 7, dead_days: _Days = 30) -> PrunePreview:
     """How many delivered and dead events are older than these ages."""
-    del identity
     ages = PruneBody.model_validate({"delivered_days": delivered_days, "dead_days": dead_days})
     return _previewed(counted(console, ages))
 
@@ -51,7 +48,7 @@ def prune_old_events(
         return _previewed(counted(console, body))
     change = begin_prune(console, identity, body, idempotency_key)
     response.headers["Location"] = f"/api/v1/changes/{change.change_id}"
-    return ChangeItem.of(change)
+    return ChangeItem.model_validate(change)
 
 
 def counted(console: Console, body: PruneBody, most: int = COUNT_MOST) -> Pruned:
@@ -83,4 +80,4 @@ def _options(body: PruneBody) -> PruneOptions:
 
 
 def _previewed(counts: Pruned) -> PrunePreview:
-    return PrunePreview(delivered=counts.delivered, dead=counts.dead, exact=counts.exact, at=moment_text(counts.at))
+    return PrunePreview.model_validate(counts)

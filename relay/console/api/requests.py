@@ -18,6 +18,8 @@ from relay.postgres.codec import Moment
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Reader = Annotated[Identity, Depends(require(Role.READER))]
+READING: Final = [Depends(require(Role.READER))]
+"""Of an operation that needs a reader, whoever that is."""
 Operator = Annotated[Identity, Depends(require(Role.OPERATOR))]
 Admin = Annotated[Identity, Depends(require(Role.ADMIN))]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from relay.console.api.fleet import lacking
-from relay.console.api.requests import Reader
+from relay.console.api.models import ApiModel
+from relay.console.api.requests import READING
 from relay.console.context import ConsoleParts
 from relay.console.fleet import settings_of_console
 from relay.outbox.admin.fleet import compared_settings
@@ -14,18 +15,14 @@ from relay.outbox.admin.fleet import compared_settings
 router = APIRouter(tags=["fleet"])
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class SettingItem(_Model):
+class SettingItem(ApiModel):
     """The value of one variable."""
 
     value: str | None = Field(description="As written in the environment, secrets masked; null when it is unset.")
     changed: bool = Field(description="Whether it is another value than the default.")
 
 
-class RelaySettingItem(_Model):
+class RelaySettingItem(ApiModel):
     """One relay."""
 
     relay_id: str
@@ -35,43 +32,32 @@ class RelaySettingItem(_Model):
     settings: dict[str, SettingItem] = Field(description="By the name of the variable.")
 
 
-class DifferingValue(_Model):
+class DifferingValue(ApiModel):
     """One of the values, and who runs with it."""
 
     value: str | None
     relays: list[str]
 
 
-class SettingDifference(_Model):
+class SettingDifference(ApiModel):
     """A variable that living relays have different values of."""
 
     name: str
     values: list[DifferingValue]
 
 
-class RelaySettingItems(_Model):
+class RelaySettingItems(ApiModel):
     """What the relays run with, the living ones first."""
 
     items: list[RelaySettingItem]
     differences: list[SettingDifference]
 
 
-@router.get("/settings")
-def list_relay_settings(console: ConsoleParts, identity: Reader) -> RelaySettingItems:
+@router.get("/settings", dependencies=READING)
+def list_relay_settings(console: ConsoleParts) -> RelaySettingItems:
     """What each relay runs with, secrets masked. Needs the extension fleet."""
-    del identity
     relays = settings_of_console(console)
     if relays is None:
         raise lacking(console.table, "fleet")
-    items = []
-    for relay in relays:
-        settings = {name: SettingItem(**setting._asdict()) for name, setting in relay.settings.items()}
-        items.append(RelaySettingItem(**{**relay._asdict(), "settings": settings}))
-    differing = [
-        SettingDifference(
-            name=each.name, values=[DifferingValue(value=one.value, relays=one.relays) for one in each.values]
-        )
-        for each in compared_settings(relays)
-        if each.differs
-    ]
-    return RelaySettingItems(items=items, differences=differing)
+    differing = [each for each in compared_settings(relays) if each.differs]
+    return RelaySettingItems.model_validate({"items": relays, "differences": differing})

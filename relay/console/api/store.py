@@ -10,13 +10,11 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 
 from relay.console.api.models import moment_text
-from relay.console.api.requests import Reader
+from relay.console.api.requests import READING, Reader
 from relay.console.api.store_models import (
     StoreItem,
     StreamEventItems,
-    StreamItem,
     StreamItems,
-    SubscriptionItem,
     SubscriptionItems,
     TenantItem,
     TenantItems,
@@ -41,38 +39,33 @@ _After = Annotated[UUID | None, Query(description="`next` of the page before.")]
 _Before = Annotated[int | None, Query(ge=1, le=LARGEST_VERSION, description="`next` of the page before.")]
 
 
-@router.get("")
-async def retrieve_store(console: ConsoleParts, identity: Reader) -> StoreItem:
+@router.get("", dependencies=READING)
+async def retrieve_store(console: ConsoleParts) -> StoreItem:
     """The event store as a whole."""
-    del identity
     summary = await console.store.summary()
     if summary is None:
         raise RequestProblem(503, "store-missing", store_missing(console.store.schema))
-    return StoreItem.of(console.store.schema, summary)
+    return StoreItem.model_validate({"schema_name": console.store.schema, **summary._asdict()})
 
 
-@router.get("/tenants")
-async def list_tenants(
-    console: ConsoleParts, identity: Reader, limit: _Limit = 50, cursor: _After = None
-) -> TenantItems:
+@router.get("/tenants", dependencies=READING)
+async def list_tenants(console: ConsoleParts, limit: _Limit = 50, cursor: _After = None) -> TenantItems:
     """Tenants, in the order of their ids."""
-    del identity
     tenants = await console.store.read(lambda store: store.tenants(cursor, limit + 1))
     page = tenants[:limit]
     items = [TenantItem(tenant_id=tenant) for tenant in page]
     return TenantItems(items=items, next=page[-1] if len(tenants) > limit else None)
 
 
-@router.get("/tenants/{tenant_id}/streams")
+@router.get("/tenants/{tenant_id}/streams", dependencies=READING)
 async def list_streams(
-    console: ConsoleParts, identity: Reader, tenant_id: UUID, limit: _Limit = 50, cursor: _After = None
+    console: ConsoleParts, tenant_id: UUID, limit: _Limit = 50, cursor: _After = None
 ) -> StreamItems:
     """A tenant's streams with their versions, in the order of their ids."""
-    del identity
     streams = await console.store.read(lambda store: store.streams(tenant_id, cursor, limit + 1))
     page = streams[:limit]
     following = page[-1].stream_id if len(streams) > limit else None
-    return StreamItems(items=[StreamItem.of(stream) for stream in page], next=following)
+    return StreamItems.model_validate({"items": page, "next": following})
 
 
 @router.get("/tenants/{tenant_id}/streams/{stream_id}/events", response_model=StreamEventItems)
@@ -95,12 +88,11 @@ async def list_stream_events(
     return Response(await console.store.read(read), media_type="application/json")
 
 
-@router.get("/subscriptions")
-async def list_subscriptions(console: ConsoleParts, identity: Reader) -> SubscriptionItems:
+@router.get("/subscriptions", dependencies=READING)
+async def list_subscriptions(console: ConsoleParts) -> SubscriptionItems:
     """All subscriptions with their lag, and who holds them."""
-    del identity
     states = await console.store.read(lambda store: store.subscriptions())
-    return SubscriptionItems(items=[SubscriptionItem.of(state) for state in states])
+    return SubscriptionItems.model_validate({"items": states})
 
 
 async def events_of_stream(
