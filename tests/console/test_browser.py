@@ -65,7 +65,7 @@ def test_a_group_of_dead_letters_is_found_replayed_and_arrives_at_the_broker(
     page.get_by_role("button", name="Search").click()
     expect(page.locator("tbody tr")).to_have_count(6)
     page.get_by_role("link", name="Dead letters").click()
-    page.get_by_role("row").filter(has_text="FATAL").get_by_role("link", name="Replay").click()
+    page.get_by_role("listitem").filter(has_text="FATAL").get_by_role("link", name="Replay all").click()
     expect(page.get_by_role("heading", name="24 events")).to_be_visible()
     page.get_by_label("Events a second").fill("50")
     page.get_by_label("Reason").fill("the broker was full")

@@ -146,12 +146,12 @@ def _change_many(page: Page) -> None:
     _begin_replay(page, rate="", reason="repaired")
     wait_until(lambda: bool(page.reload()) and page.get_by_text("complete").is_visible(), what="the replay")
     _visit(page, "Dead letters")
-    expect(page.get_by_role("link", name="Replay E")).to_have_count(0)
+    expect(page.get_by_role("link", name="Replay all E")).to_have_count(0)
 
 
 def _begin_replay(page: Page, rate: str, reason: str) -> None:
     _visit(page, "Dead letters")
-    page.get_by_role("link", name="Replay E").click()
+    page.get_by_role("link", name="Replay all E").click()
     page.get_by_label("Events a second").fill(rate)
     change(page, "Replay", reason)
 

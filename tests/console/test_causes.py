@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 
 from openoutbox import Message, inbox
@@ -12,6 +13,7 @@ from tests.console.access.making import tokens_file
 from tests.console.access.sample import bearer
 from tests.console.conftest import ConsoleClient, client_of
 from tests.console.test_api import API, key, problem
+from tests.console.test_pages import text_of
 from tests.outbox.admin.filling import fill_aged
 from tests.support.fixtures.outbox import Outbox, Row, give_rights
 from tests.support.waiting import wait_until
@@ -36,6 +38,24 @@ def test_what_a_cause_counts_is_found_and_changed(console: ConsoleClient, record
         422,
         "invalid-request",
     )
+
+
+def test_every_cause_that_overview_leaves_out_is_on_the_page_that_it_names(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    recorded.insert([Row("t", b"x" * number) for number in range(1, 11)])
+    recorded.database.run(
+        "UPDATE openoutbox_events SET attempts = 1, available_at = now() + interval '1 hour', "
+        "last_error = 'E' || length(payload) || ': no', "
+        "status = CASE WHEN length(payload) < 3 THEN 'DEAD' ELSE 'PENDING' END"
+    )
+    assert "2 more causes: Dead letters" in text_of(console.get("/"))
+    page = console.get("/dead").text
+    listed = [unescape(address) for address in re.findall(r'href="(/(?:events|changes/new)\?[^"]+)"', page)]
+    assert len(listed) == 20
+    for show, change in zip(listed[::2], listed[1::2], strict=True):
+        assert len(re.findall(r'href="/events/[^"]+"', console.get(show).text)) == 1
+        assert "1 event " in text_of(console.get(change))
 
 
 def test_an_empty_type_selects_the_empty_type(console: ConsoleClient, recorded: Outbox) -> None:

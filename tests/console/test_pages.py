@@ -201,7 +201,7 @@ def test_the_events_of_a_group_are_those_that_its_replay_takes(console: ConsoleC
         "UPDATE openoutbox_events SET status = 'DEAD', last_error = CASE convert_from(payload, 'UTF8') "
         "WHEN '0' THEN 'E' WHEN '1' THEN 'E: x' WHEN '2' THEN 'E2: not E' END"
     )
-    groups = re.findall(r"<tr>(.*?)</tr>", console.get("/dead").text, re.DOTALL)[1:]
+    groups = re.findall(r'<li class="finding(.*?)</li>', console.get("/dead").text, re.DOTALL)
     assert len(groups) == 4
     for group in groups:
         show, replay = (unescape(address) for address in re.findall(r'href="(/[^"]+)"', group))

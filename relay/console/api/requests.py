@@ -19,7 +19,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Reader = Annotated[Identity, Depends(require(Role.READER))]
 READING: Final = [Depends(require(Role.READER))]
-"""Of an operation that needs a reader, whoever that is."""
+"""The dependencies of an operation that needs the role alone, and not the name."""
 Operator = Annotated[Identity, Depends(require(Role.OPERATOR))]
 Admin = Annotated[Identity, Depends(require(Role.ADMIN))]
 

@@ -1,4 +1,4 @@
-"""Dead letters by cause."""
+"""Why events fail: dead letters, and events that are tried again, by cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ _MOST_SHOWN = 200
 def dead_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
     """The causes, the one with the most dead events first. What is shown of one is what its replay takes."""
     failing = console.readings.causes.get()
-    causes = sorted((cause for cause in failing.causes if cause.dead), key=lambda cause: -cause.dead)
-    rest = max(len(causes) - _MOST_SHOWN, 0)
-    shown = causes[:_MOST_SHOWN]
+    causes = sorted(failing.causes, key=lambda cause: -cause.dead)
+    shown, rest = causes[:_MOST_SHOWN], max(len(causes) - _MOST_SHOWN, 0)
     return page(request, "dead.html", identity, title="Dead letters", causes=shown, rest=rest, sample=failing.sample)

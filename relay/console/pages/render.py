@@ -39,7 +39,7 @@ _WITHHELD: Final = {
     "overview.html": {Role.OPERATOR: "replay and retry"},
     "events.html": {Role.OPERATOR: "changes of the events found", Role.ADMIN: "prune"},
     "event.html": {Role.OPERATOR: "headers, payload, and what changes the event"},
-    "dead.html": {Role.OPERATOR: "replay"},
+    "dead.html": {Role.OPERATOR: "replay and retry"},
     "types.html": {Role.OPERATOR: "pause and resume"},
     "fleet.html": {Role.OPERATOR: "pause and resume"},
     "change.html": {Role.OPERATOR: "stop"},
