@@ -24,6 +24,8 @@ class Acknowledged:
     receipt: Receipt | None = None
     duplicate: bool = False
     """The broker says that it had the message before, and keeps this one no more."""
+    restamped: bool = False
+    """The message has the time of its offer, since the broker takes none with the event's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ class EngineCounter(StrEnum):
     """Events released without an attempt."""
     DROPPED = "dropped"
     """Acknowledged at the first attempt as duplicates: the broker holds others with their ids."""
+    RESTAMPED = "restamped"
+    """Acknowledged with the time of the offer, since the broker took none with the event's."""
 
 
 class Telemetry(Protocol):

@@ -106,8 +106,8 @@ class Decider:
             if batch.attempts is not None:
                 batch.attempts.acknowledged(resolutions, since_claim)
             special = [resolution for resolution in resolutions if resolution[1] is not ACKNOWLEDGED]
-            if dropped := [event for event, outcome in special if self._is_dropped(event, outcome)]:
-                self._say_dropped(dropped)
+            if special:
+                self._note_special(special)
             self._unsure.forget(acknowledged)
             self._counts.acknowledged(acknowledged)
             self._telemetry.acknowledged(
@@ -117,6 +117,21 @@ class Decider:
             self._unsure.note(others)
             self._failed(batch, others, now, echo=echo)
         self._inflight.decided(batch)
+
+    def _note_special(self, special: Sequence[Resolution]) -> None:
+        """Count and say what acknowledgements say besides."""
+        if dropped := [event for event, outcome in special if self._is_dropped(event, outcome)]:
+            self._say_dropped(dropped)
+        restamped = [event for event, outcome in special if isinstance(outcome, Acknowledged) and outcome.restamped]
+        if not restamped:
+            return
+        self._telemetry.count(EngineCounter.RESTAMPED, len(restamped))
+        # Without id and time: what is alike is one line a second, with a count.
+        logger.info(
+            "the broker takes no message with the time of an event of type %s: sent with the database's now",
+            cut(restamped[0].event_type, _LONGEST_NAME),
+            extra={"action": "event_restamped", "event_id": restamped[0].event_id, "events": len(restamped)},
+        )
 
     def _is_dropped(self, event: OutboxEvent, outcome: Outcome) -> bool:
         """Whether it was acknowledged as a duplicate though it has used no attempt, and was not offered before."""

@@ -52,6 +52,11 @@ class Kafka(VariableGroup):
         "Which replicas must have a message before it counts as delivered. `one` works without idempotence; `none` is "
         "raised to `one`.",
     )
+    kafka_timestamp: Annotated[Literal["now", "created_at"], *choice("now", "created_at")] = variable(
+        "now",
+        "The time of a message: of its offer, or `created_at`. One that the broker refuses is sent again with the time "
+        "of the offer, and counted.",
+    )
     kafka_write_timeout: Duration = variable("10s", "Longest wait for the acknowledgement of one produce request.")
     kafka_read_timeout: Duration = variable("10s", "Longest wait for any other response of a broker.")
     kafka_connection_timeout: Duration = variable("10s", "Longest wait for a connection.")

@@ -175,6 +175,12 @@ _count(
     "Events that NATS acknowledged as duplicates though this relay had not offered them before: another outbox uses "
     "their ids, a replay came within the duplicate window, or another relay sent them and was cut off.",
 )
+_count(
+    "openoutbox_events_restamped_total",
+    EngineCounter.RESTAMPED,
+    "Events that Kafka has with the time at which they were sent, since it refuses their created_at "
+    "(KAFKA_TIMESTAMP=created_at).",
+)
 LAST_CLAIM = _row(
     "openoutbox_last_successful_claim_timestamp_seconds",
     _G,

@@ -209,3 +209,12 @@ async def test_the_memory_of_what_was_offered_is_bounded(monkeypatch: pytest.Mon
     again(bench, event("a"), event("b"), event("c"))
     bench.resolve(DUPLICATE, DUPLICATE, DUPLICATE)
     assert bench.telemetry.counts["dropped"] == 1
+
+
+async def test_what_got_another_time_is_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench = Bench(event("a"), event("b"))
+    bench.resolve(Acknowledged(restamped=True), ACKNOWLEDGED)
+    assert bench.batch.verdicts.delivered == ["a", "b"]
+    assert bench.telemetry.counts["restamped"] == 1
+    assert [record.action for record in caplog.records] == ["event_restamped"]  # type: ignore[attr-defined]

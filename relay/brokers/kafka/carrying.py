@@ -13,9 +13,10 @@ from typing import Any, Final, Protocol
 
 from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, classify
 from relay.brokers.kafka.headers import formatted_headers, message_headers
+from relay.brokers.kafka.offer import Failure
 from relay.brokers.kafka.options import KafkaOptions, settle_margin, transaction_timeout
 from relay.brokers.kafka.proofs import records, topic_of
-from relay.brokers.kafka.session import Failure
+from relay.brokers.kafka.stamps import REFUSED_TIME, Stamp, event_time
 from relay.brokers.kafka.transaction import End, Epoch, Produced, Slot, Transaction
 from relay.core.clock import steady_seconds
 from relay.core.errors import BrokerUnreachable
@@ -75,6 +76,9 @@ class Carrying:
         self._transaction: Transaction | None = None
         self._parts: deque[Sequence[OutboxEvent]] = deque()
         self._ended_keys: set[str] = set()
+        self._own_time = Stamp(options.timestamp) is Stamp.CREATED_AT
+        self._restamped: set[EventId] = set()
+        """Events whose own time no message can have, or was refused."""
 
     def give_up(self, lost: Unreachable) -> bool:
         """Nothing more is begun; false where a transaction may be committed already."""
@@ -171,17 +175,24 @@ class Carrying:
             proofs,
             topic_of(self._options.transactions_prefix),
             self._produced,
-            int(self._options.now() * 1000),
             seconds=timeout,
             receipts=self._options.receipts,
             limit=self._options.batch_bytes,
         )
 
     def _produced(self, event: OutboxEvent) -> Produced:
+        stamp = self._stamp(event)
         if self._options.message_format is None:
-            return event.event_type, event.payload, event.partition_key, message_headers(event)
+            return event.event_type, event.payload, event.partition_key, message_headers(event), stamp
         message = self._options.message_format(event)
-        return event.event_type, message.payload, event.partition_key, formatted_headers(event, message)
+        return event.event_type, message.payload, event.partition_key, formatted_headers(event, message), stamp
+
+    def _stamp(self, event: OutboxEvent) -> int:
+        if self._own_time and event.event_id not in self._restamped:
+            if (stamp := event_time(event)) is not None:
+                return stamp
+            self._restamped.add(event.event_id)
+        return int(self._options.now() * 1000)
 
     async def _ended(self, transaction: Transaction, begun: Sequence[Begun], end: End, *, usable: bool) -> None:
         """Tell the outcomes, and what is to be tried again."""
@@ -211,9 +222,10 @@ class Carrying:
         return [event for event in events if rows[event.event_id] in proven]
 
     def _acknowledge(self, transaction: Transaction, events: Sequence[OutboxEvent]) -> None:
-        receipts = transaction.receipts
-        if receipts:
-            self._sink([(event, Acknowledged(receipts.get(event.event_id))) for event in events])
+        receipts, restamped = transaction.receipts, self._restamped
+        if receipts or restamped:
+            ids = ((event, event.event_id) for event in events)
+            self._sink([(event, Acknowledged(receipts.get(one), restamped=one in restamped)) for event, one in ids])
         elif events:
             self._sink([(event, ACKNOWLEDGED) for event in events])
 
@@ -236,6 +248,11 @@ class Carrying:
         if not aborted or (transaction.error is not None and not failed and _of_all(transaction.error)):
             outcome = _outcome_of_all(transaction.error)
             self._sink([(event, outcome) for event in left])
+            return
+        times = {one for one, failure in failed.items() if failure.code == REFUSED_TIME} - self._restamped
+        if times and self._own_time:
+            self._restamped |= times
+            self._parts.appendleft(left)
             return
         batch_refused = any(one.code in BATCH_REFUSALS for one in failed.values())
         if (batch_refused or not failed) and len(left) > 1:

@@ -87,6 +87,8 @@ class KafkaOptions:
     batch_timeout: float
     """Upper bound on lingering; at most 1 ms is used, since a batch is handed over whole."""
     compression: Compression
+    timestamp: Literal["now", "created_at"]
+    """What messages are stamped with: the time of the offer, or the event's own where the broker takes it."""
     required_acks: Literal["all", "one"]
     """``one`` is the leader's acknowledgement alone, and works without idempotence."""
     write_timeout: float

@@ -2,7 +2,8 @@
 
 Messages are independent: a slow or failing one delays no other. A broker refuses a whole batch when one message in it
 is too large or invalid. The messages of such a batch are offered again one by one, over a second session whose batches
-hold a single message; only a refusal there is the message's own outcome.
+hold a single message; only a refusal there is the message's own outcome. One whose time is refused
+(KAFKA_TIMESTAMP=created_at) is offered again over a third session, which stamps with now.
 
 In order per key events with a key go over a session that keeps runs (``Publisher.keeps_runs``): when a message fails,
 librdkafka sends nothing more, the session ends, and all that it has no answer for is withheld. The members of a refused
@@ -24,8 +25,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import time
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -44,10 +43,13 @@ from relay.brokers.kafka.errors import (
     classify,
     invalid_topic,
 )
+from relay.brokers.kafka.librarylog import LIBRARY_LOG, not_repeated
+from relay.brokers.kafka.offer import Failure
 from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_config, refusal, run_config
 from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.proofs import topic_of
-from relay.brokers.kafka.session import Failure, KafkaSession, SessionCallbacks
+from relay.brokers.kafka.session import KafkaSession, SessionCallbacks
+from relay.brokers.kafka.stamps import REFUSED_TIME, Stamp
 from relay.brokers.login import present
 from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
@@ -59,12 +61,9 @@ from relay.core.ports import Publisher, SingleDestination
 from relay.core.secrets import mask_values
 
 _log = logging.getLogger(__name__)
-_LIBRARY_LOG = logging.getLogger("librdkafka")
-_SAME_LINE_EVERY = 30.0  # seconds; librdkafka repeats its lines at every attempt to connect
 _CLOSE_WITHIN = 1.8  # seconds
+_ALONE = {"batch.num.messages": 1, "linger.ms": 0}
 _THROTTLED = "a broker throttles this client (a quota of bytes or requests)"
-_GAPLESS_LINE = re.compile("gapless|Gap-less")
-_NUMBER = re.compile(r"\d+")  # a line holds the client's number and milliseconds
 _TLS_ALERT = "SSL alert number"  # in the text of a broken connection, which has no code of its own for it
 
 
@@ -84,6 +83,7 @@ class KafkaPublisher(SingleDestination):
         self._main: KafkaSession | None = None
         self._runs: KafkaSession | None = None
         self._alone: KafkaSession | None = None
+        self._restamping: KafkaSession | None = None
         self._probe: KafkaProbe | None = None
         self._retired: set[KafkaSession] = set()
         """Sessions that others have replaced, and that still wait for answers."""
@@ -102,17 +102,16 @@ class KafkaPublisher(SingleDestination):
     @property
     def blocked(self) -> str:
         """How long a broker lets what the client holds wait."""
-        sessions = [session for session in (self._main, self._runs, self._alone) if session is not None]
-        seconds = max((session.throttled for session in sessions), default=0.0)
+        seconds = max((session.throttled for session in self._sessions()), default=0.0)
         return f"{_THROTTLED}, for {seconds:.0f} s more" if seconds else ""
 
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError naming the property; does not connect."""
         config = producer_config(self._options)
         await asyncio.to_thread(try_out, config, self._options)
-        _LIBRARY_LOG.addFilter(_not_repeated)
+        LIBRARY_LOG.addFilter(not_repeated)
         self._certificates = CertificateFiles(config)
-        self._config = config | {"logger": _LIBRARY_LOG}
+        self._config = config | {"logger": LIBRARY_LOG}
         self._run_config = run_config(self._options)
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
@@ -161,8 +160,8 @@ class KafkaPublisher(SingleDestination):
         """Purge and destroy both sessions; the next publish opens a new one."""
         lost = Unreachable(reason)
         self._abandoning = True
-        sessions = [session for session in (self._main, self._runs, self._alone, *self._retired) if session is not None]
-        self._main = self._runs = self._alone = None
+        sessions = [*self._sessions(), *self._retired]
+        self._main = self._runs = self._alone = self._restamping = None
         # Ended before the first await: a timer may be due, and what it reports must not open a new session.
         for session in sessions:
             session.end(lost)
@@ -220,11 +219,10 @@ class KafkaPublisher(SingleDestination):
             self._start(probe.close())
         if self._runs is not None:
             self._replace(self._runs, Failure(GAPLESS, "its certificates have changed", True))
-        for session in (self._main, self._alone):
-            if session is not None:
-                self._retired.add(session)
-                self._start(self._retire(session))
-        self._main = self._alone = None
+        for session in self._sessions():
+            self._retired.add(session)
+            self._start(self._retire(session))
+        self._main = self._alone = self._restamping = None
         return True
 
     async def _retire(self, session: KafkaSession) -> None:
@@ -235,7 +233,11 @@ class KafkaPublisher(SingleDestination):
 
     def _clients(self) -> Iterable[Any]:
         """What holds connections, or None in its place."""
-        return (self._main, self._runs, self._alone, self._probe)
+        return (*self._sessions(), self._probe)
+
+    def _sessions(self) -> list[KafkaSession]:
+        sessions = (self._main, self._runs, self._alone, self._restamping)
+        return [session for session in sessions if session is not None]
 
     def _main_session(self) -> KafkaSession:
         if self._main is None:
@@ -249,10 +251,25 @@ class KafkaPublisher(SingleDestination):
 
     def _alone_session(self) -> KafkaSession:
         if self._alone is None:
-            self._alone = self._new_session(self._config | {"batch.num.messages": 1, "linger.ms": 0})
+            self._alone = self._new_session(self._config | _ALONE)
         return self._alone
 
-    def _new_session(self, config: dict[str, Any], runs: dict[str, Any] | None = None) -> KafkaSession:
+    def _restamping_session(self) -> KafkaSession:
+        if self._restamping is None:
+            self._restamping = self._new_session(self._config | _ALONE, stamp=Stamp.NOW_INSTEAD)
+        return self._restamping
+
+    def _second_try(self, session: KafkaSession, failure: Failure) -> KafkaSession | None:
+        """What a refused message is offered again over; None where the refusal is its own."""
+        if failure.code == REFUSED_TIME and session.stamp is Stamp.CREATED_AT:
+            return self._restamping_session()
+        if failure.code in BATCH_REFUSALS and session not in (self._alone, self._restamping):
+            return self._alone_session()
+        return None
+
+    def _new_session(
+        self, config: dict[str, Any], runs: dict[str, Any] | None = None, stamp: Stamp | None = None
+    ) -> KafkaSession:
         session: KafkaSession
 
         def on_error(error: KafkaError) -> None:
@@ -263,31 +280,28 @@ class KafkaPublisher(SingleDestination):
 
         failed = self._on_failures if runs is None else self._on_failures_in_order
         events = SessionCallbacks(failed=lambda failures: failed(session, failures), error=on_error)
-        timeout = None if runs is None else self._options.write_timeout
         session = KafkaSession(
             config | (runs or {}),
+            self._options,
             events,
-            receipts=self._options.receipts,
             refused_topic=self.refused_topic,
-            message_format=self._options.message_format,
-            now=self._options.now,
-            run_timeout=timeout,
-            start_timeout=self._options.connection_timeout,
+            stamp=stamp or Stamp(self._options.timestamp),
+            run_timeout=None if runs is None else self._options.write_timeout,
         )
         return session
 
     def _on_failures(self, session: KafkaSession, failures: list[tuple[Entry, Failure]]) -> None:
         """Offer messages of a refused batch again one by one, resolve the others; a fatal one ends the session."""
-        again = [entry for entry, failure in failures if failure.code in BATCH_REFUSALS and session is not self._alone]
-        if again:
-            self._start(self._offer_alone(self._alone_session(), again))
-        resolve(
-            [
-                (entry, self._outcome(session, failure))
-                for entry, failure in failures
-                if failure.code not in BATCH_REFUSALS or session is self._alone
-            ]
-        )
+        again: dict[KafkaSession, list[Entry]] = {}
+        outcomes: list[tuple[Entry, Outcome]] = []
+        for entry, failure in failures:
+            if (other := self._second_try(session, failure)) is not None:
+                again.setdefault(other, []).append(entry)
+            else:
+                outcomes.append((entry, self._outcome(session, failure)))
+        for other, entries in again.items():
+            self._start(self._offer_alone(other, entries))
+        resolve(outcomes)
         fatal = next((failure for _, failure in failures if failure.fatal), None)
         if fatal is not None:
             self._replace(session, fatal)
@@ -298,7 +312,7 @@ class KafkaPublisher(SingleDestination):
         Ends the session when it holds more of these runs. librdkafka reports a failure that it goes no further after
         as an error of the client. Messages of a refused batch are offered again, one after the other.
         """
-        again: dict[str, list[Entry]] = {}
+        again: dict[str, list[tuple[KafkaSession, Entry]]] = {}
         outcomes: list[tuple[Entry, Outcome]] = []
         ended: set[str] = set()
         blamed: Failure | None = None
@@ -310,13 +324,13 @@ class KafkaPublisher(SingleDestination):
                 ended.add(run)
                 continue
             blamed = blamed or failure
-            if failure.code in BATCH_REFUSALS:
-                again.setdefault(run, []).append(entry)
+            if (other := self._second_try(session, failure)) is not None:
+                again.setdefault(run, []).append((other, entry))
             else:
                 outcomes.append((entry, self._outcome(session, failure)))
                 ended.add(run)
         for entries in again.values():
-            self._start(self._offer_in_turn(self._alone_session(), entries))
+            self._start(self._offer_in_turn(entries))
         resolve(outcomes)
         if blamed is not None and (blamed.fatal or session.holds(ended | again.keys())):
             self._replace(session, Failure(GAPLESS, f"{blamed.code}: {blamed.text}", True))
@@ -330,16 +344,16 @@ class KafkaPublisher(SingleDestination):
         return outcome
 
     @staticmethod
-    async def _offer_in_turn(session: KafkaSession, entries: list[Entry]) -> None:
+    async def _offer_in_turn(entries: list[tuple[KafkaSession, Entry]]) -> None:
         """Offer messages of one run, each once the one before is acknowledged; those behind a failure are withheld."""
-        for index, (event, sink) in enumerate(entries):
+        for index, (session, (event, sink)) in enumerate(entries):
             answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             await session.offer([event], lambda resolutions, answer=answer: answer.set_result(resolutions[0][1]))  # type: ignore[misc]
             outcome = await answer
             sink([(event, outcome)])
             if not isinstance(outcome, Acknowledged):
                 behind = Withheld("an earlier event of its key has failed")
-                resolve((entry, behind) for entry in entries[index + 1 :])
+                resolve((entry, behind) for _, entry in entries[index + 1 :])
                 return
 
     async def _offer_alone(self, session: KafkaSession, entries: list[Entry]) -> None:
@@ -358,6 +372,8 @@ class KafkaPublisher(SingleDestination):
             self._runs = None
         if session is self._alone:
             self._alone = None
+        if session is self._restamping:
+            self._restamping = None
         if failure.code in FATAL_UNTIL_GRANTED:
             session.end(Transient(failure.code, failure.text))
         elif failure.code == GAPLESS:
@@ -380,19 +396,3 @@ class KafkaPublisher(SingleDestination):
 
     def _reason(self, otherwise: str) -> str:
         return self._refusal or self._trouble or f"{self._config['bootstrap.servers']}: {otherwise}"
-
-
-def _not_repeated(record: logging.LogRecord, _seen: dict[str, float] = {}) -> bool:  # noqa: B006  # state of the filter
-    """Log filter: the same line of librdkafka, its numbers ignored, passes once in 30 s.
-
-    Never what it says of the guarantee that runs need: the publisher replaces a client that stops for it.
-    """
-    if _GAPLESS_LINE.search(record.getMessage()):
-        return False
-    text, now = _NUMBER.sub("#", record.getMessage()), time.monotonic()
-    if now - _seen.get(text, -_SAME_LINE_EVERY) < _SAME_LINE_EVERY:
-        return False
-    if len(_seen) > 1000:
-        _seen.clear()
-    _seen[text] = now
-    return True

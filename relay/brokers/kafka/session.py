@@ -4,10 +4,6 @@ librdkafka works in threads of its own, without the interpreter; its reports wai
 event loop polls every millisecond while answers come: a polling thread would take the interpreter's lock for each
 report, and would wait for it while the loop has work.
 
-All events of one ``offer`` call share an ``_Offer``, so that an event costs a callback with its index, and no entry in
-a table. ``in_client`` of that object alone says what is unanswered: the code that takes an event out of it resolves the
-event, so an event is resolved at most once, and a late report meets no event.
-
 A session that keeps runs (order per key) stops for good when a message fails: librdkafka sends nothing of what is
 behind it, and the publisher ends the session. It waits for answers as long as ``run_timeout`` says, because a timeout
 of librdkafka's own would drop one message and send the next.
@@ -21,30 +17,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
+from confluent_kafka import KafkaError, KafkaException, Producer, ThrottleEvent
 
 from relay.brokers.entries import Entry, resolve
 from relay.brokers.kafka.errors import refused_message
 from relay.brokers.kafka.headers import formatted_headers, message_headers
+from relay.brokers.kafka.offer import Failure, Offer, Reports
+from relay.brokers.kafka.options import KafkaOptions
+from relay.brokers.kafka.stamps import Stamp, event_time
 from relay.core.durations import in_words
 from relay.core.event import OutboxEvent
-from relay.core.formats.message import MessageFormat
-from relay.core.outcome import (
-    ACKNOWLEDGED,
-    Acknowledged,
-    Outcome,
-    OutcomeSink,
-    Permanent,
-    Resolution,
-    Unreachable,
-    Withheld,
-)
+from relay.core.outcome import Outcome, OutcomeSink, Permanent, Resolution, Unreachable, Withheld
 
 _log = logging.getLogger(__name__)
 _POLL = 0.001  # seconds between two polls while reports come
@@ -57,89 +45,11 @@ _SLICE = 400  # events offered before other work of the event loop gets its turn
 _SLICE_BYTES = 1 << 21
 
 
-class Failure(NamedTuple):
-    """A delivery report with an error."""
-
-    code: str
-    text: str
-    fatal: bool
-
-
 class SessionCallbacks(NamedTuple):
     """What a session reports to its publisher, from within ``serve``."""
 
     failed: Callable[[list[tuple[Entry, Failure]]], None]
     error: Callable[[KafkaError], None]
-
-
-class _Reports:
-    """What the client has reported and the session has not passed on yet."""
-
-    __slots__ = ("answered", "failed")
-
-    def __init__(self) -> None:
-        self.answered: deque[_Offer] = deque()
-        """Offers with reports, each at least once."""
-        self.failed: list[tuple[Entry, Failure]] = []
-
-
-class _Offer:
-    """The events of one ``offer`` call while the client holds them."""
-
-    __slots__ = ("_reports", "acknowledged", "deadline", "ended", "in_client", "sink", "unanswered")
-
-    def __init__(self, events: int, sink: OutcomeSink, reports: _Reports) -> None:
-        self.in_client: list[OutboxEvent | None] = [None] * events
-        """By index in the call. None for an event that is not handed over yet, was refused, or is resolved."""
-        self.unanswered = 0
-        """Events that the client holds, and those whose acknowledgement is not passed on yet."""
-        self.acknowledged: list[Resolution] = []
-        """Not passed on yet."""
-        self.sink = sink
-        self.deadline = 0.0
-        """When its answers are overdue, in a session that keeps runs; seconds on the event loop's clock."""
-        self.ended: set[str | None] = set()
-        """Keys of which an event was refused, in a session that keeps runs."""
-        self._reports = reports
-
-    def note(self, index: int, error: KafkaError | None, _: Message) -> None:
-        """Take the client's report on one event."""
-        event = self.in_client[index]
-        if event is None:
-            return
-        self.in_client[index] = None
-        if error is not None:
-            self.unanswered -= 1
-            self._reports.failed.append(((event, self.sink), Failure(error.name(), error.str(), error.fatal())))
-            self._reports.answered.append(self)
-            return
-        if not self.acknowledged:
-            self._reports.answered.append(self)
-        self.acknowledged.append((event, ACKNOWLEDGED))
-
-    def note_with_receipt(self, index: int, error: KafkaError | None, message: Message) -> None:
-        """Take the client's report on one event, and where the message is."""
-        event = self.in_client[index]
-        if event is None or error is not None:
-            self.note(index, error, message)
-            return
-        self.in_client[index] = None
-        receipt: dict[str, str | int] = {"partition": message.partition() or 0, "offset": message.offset() or 0}
-        if not self.acknowledged:
-            self._reports.answered.append(self)
-        self.acknowledged.append((event, Acknowledged(receipt)))
-
-    def take_acknowledged(self) -> list[Resolution]:
-        """The acknowledgements to pass on now."""
-        acknowledged, self.acknowledged = self.acknowledged, []
-        self.unanswered -= len(acknowledged)
-        return acknowledged
-
-    def take_unanswered(self) -> list[OutboxEvent]:
-        """The events that will have no report; a late one is ignored."""
-        events = [event for event in self.in_client if event is not None]
-        self.in_client = [None] * len(self.in_client)
-        return events
 
 
 class KafkaSession:
@@ -148,20 +58,14 @@ class KafkaSession:
     def __init__(
         self,
         config: dict[str, Any],
+        options: KafkaOptions,
         callbacks: SessionCallbacks,
         *,
-        receipts: bool,
         refused_topic: Callable[[str], Permanent | None],
-        message_format: MessageFormat | None,
-        now: Callable[[], float],
-        run_timeout: float | None = None,
-        start_timeout: float = 0.0,
+        stamp: Stamp,
+        run_timeout: float | None,
     ) -> None:
-        """``run_timeout``: seconds for the answers to an offer, in a session that keeps runs; None in others.
-
-        ``start_timeout``: seconds more until the first answer. A session that ends too soon would be followed by
-        another that must connect.
-        """
+        """``run_timeout``: seconds for the answers to an offer, in a session that keeps runs; None in others."""
         self.ended_as: Outcome | None = None
         """None until ``end``; then the outcome of every event that was still unanswered."""
         self.throttled_until = float("-inf")
@@ -172,22 +76,24 @@ class KafkaSession:
         self._callbacks = callbacks
         self._limit: int = config["message.max.bytes"]
         self._loop = asyncio.get_running_loop()
-        self._receipts = receipts
+        self._receipts = options.receipts
         self._refused_topic = refused_topic
-        self._message_format, self._now = message_format, now
+        self._message_format, self._now = options.message_format, options.now
+        self.stamp = stamp
         self._run_timeout = run_timeout
-        self._start_timeout = start_timeout
+        self._start_timeout = options.connection_timeout
+        """Seconds more until the first answer: one that ends too soon would be followed by another that connects."""
         self._room = asyncio.Event()
-        self._offers: dict[_Offer, None] = {}
+        self._offers: dict[Offer, None] = {}
         """Those with unanswered events, in the order of the calls."""
-        self._reports = _Reports()
+        self._reports = Reports()
         self._delay = _IDLE_POLL
         self._timer = self._loop.call_later(_IDLE_POLL, self._on_timer)
         self._ending: asyncio.Task[None] | None = None
 
     async def offer(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Hand every event to the producer, in order; waits while its queue is full."""
-        at, offer = 0, _Offer(len(events), sink, self._reports)
+        at, offer = 0, Offer(len(events), sink, self._reports)
         while at < len(events):
             if self._run_timeout is not None and at:
                 self.serve()  # what has failed meanwhile ends the session before more of its run is handed over
@@ -339,13 +245,13 @@ class KafkaSession:
             self._timer.cancel()
             self._timer = self._loop.call_later(_POLL, self._on_timer)
 
-    def _offer_slice(self, events: Sequence[OutboxEvent], start: int, offer: _Offer) -> tuple[int, bool]:
+    def _offer_slice(self, events: Sequence[OutboxEvent], start: int, offer: Offer) -> tuple[int, bool]:
         """Offer some events from ``start`` on; return how many are done and whether the queue is full now."""
         producer = cast("Producer", self._producer)  # None only after ended_as is set
         produce, in_client, message_format = producer.produce, offer.in_client, self._message_format
-        note, refused_topic = offer.note_with_receipt if self._receipts else offer.note, self._refused_topic
-        refused: list[Resolution] = []
-        at, size, full, timestamp = start, 0, False, int(self._now() * 1000)
+        note, note_restamped = offer.notes(receipts=self._receipts)
+        refused_topic, refused = self._refused_topic, list[Resolution]()
+        at, size, full, now, stamps_now = start, 0, False, int(self._now() * 1000), self.stamp is Stamp.NOW
         for at in range(start, min(start + _SLICE, len(events))):
             event = events[at]
             topic = event.event_type
@@ -362,7 +268,9 @@ class KafkaSession:
             try:
                 # By position: a third less than by name for a call that does little else (partition, callback, its
                 # alias, timestamp).
-                produce(topic, payload, event.partition_key, -1, partial(note, at), None, timestamp, headers)
+                stamp = now if stamps_now else event_time(event, self.stamp)
+                report = partial(note if stamp else note_restamped, at)
+                produce(topic, payload, event.partition_key, -1, report, None, stamp or now, headers)
             except BufferError:
                 in_client[at] = None
                 full = True
@@ -377,7 +285,7 @@ class KafkaSession:
         self._note_offered(offer, done, refused)
         return done, full
 
-    def _note_offered(self, offer: _Offer, done: int, refused: list[Resolution]) -> None:
+    def _note_offered(self, offer: Offer, done: int, refused: list[Resolution]) -> None:
         """Count what the client has taken, and resolve what it has not."""
         if done > len(refused):
             offer.unanswered += done - len(refused)
@@ -385,7 +293,7 @@ class KafkaSession:
         if refused:
             offer.sink(refused)
 
-    def _refuse(self, event: OutboxEvent, outcome: Outcome, offer: _Offer, refused: list[Resolution]) -> None:
+    def _refuse(self, event: OutboxEvent, outcome: Outcome, offer: Offer, refused: list[Resolution]) -> None:
         """Note the outcome of an event that the client did not take; with runs, those behind it are withheld."""
         if self._run_timeout is not None:
             offer.ended.add(event.partition_key)

@@ -18,8 +18,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from relay.brokers.kafka.errors import COLLATERAL, refused_message
 from relay.brokers.kafka.headers import KafkaHeaders
+from relay.brokers.kafka.offer import Failure, receipt_of
 from relay.brokers.kafka.proofs import Record
-from relay.brokers.kafka.session import Failure
 from relay.core.clock import steady_seconds
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Outcome, Receipt
@@ -33,8 +33,8 @@ _CONTESTED: Final = 5.0  # seconds in which another relay of the same id begins 
 _LATE: Final = Failure("_TIMED_OUT", "the transaction was not filled in time", False)
 _SAYS_NO_CAUSE: Final = COLLATERAL | {"_STATE"}
 
-Produced = tuple[str, bytes, str | None, KafkaHeaders]
-"""Topic, value, key and headers."""
+Produced = tuple[str, bytes, str | None, KafkaHeaders, int]
+"""Topic, value, key, headers and time."""
 
 
 class End(Enum):
@@ -56,7 +56,6 @@ class Transaction:
         proofs: Callable[[frozenset[EventId]], Sequence[Record]],
         proofs_topic: str,
         produced: Callable[[OutboxEvent], Produced],
-        timestamp: int,
         *,
         seconds: float,
         receipts: bool,
@@ -72,7 +71,7 @@ class Transaction:
         """Why it was aborted, where no event is to blame."""
         self.receipts: dict[EventId, Receipt] = {}
         self._proofs, self._proofs_topic = proofs, proofs_topic
-        self._produced, self._timestamp = produced, timestamp
+        self._produced = produced
         self._with_receipts, self._limit = receipts, limit
         self._until = time.monotonic() + seconds
         self._lock = threading.Lock()
@@ -127,10 +126,10 @@ class Transaction:
         for event in self.events:
             if self._given_up or self.failed or self.error:
                 return
-            topic, value, key, headers = self._produced(event)
+            topic, value, key, headers, stamp = self._produced(event)
             report = partial(self._report, event)
             try:
-                self._produce(producer, topic, value, key, -1, report, None, self._timestamp, headers)
+                self._produce(producer, topic, value, key, -1, report, None, stamp, headers)
             except KafkaException as error:
                 if error.args[0].fatal() or error.args[0].name() == "_STATE":
                     raise
@@ -163,7 +162,7 @@ class Transaction:
     def _report(self, event: OutboxEvent, error: KafkaError | None, message: Message) -> None:
         if error is None:
             if self._with_receipts:
-                self.receipts[event.event_id] = {"partition": message.partition() or 0, "offset": message.offset() or 0}
+                self.receipts[event.event_id] = receipt_of(message)
         elif error.fatal():
             self.error = failure_of(error)
         elif error.name() not in COLLATERAL:

@@ -8,6 +8,7 @@ for each (``fanout``), but for those that have acknowledged it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from relay.core.event import OutboxEvent, RoutedEvent
@@ -104,5 +105,5 @@ def _restored(event: OutboxEvent, outcome: Outcome, original: OutboxEvent | None
     if original is None:
         return event, outcome
     if type(outcome) is Acknowledged and outcome.receipt is not None:
-        outcome = Acknowledged({**outcome.receipt, "destination": event.event_type}, outcome.duplicate)
+        outcome = replace(outcome, receipt={**outcome.receipt, "destination": event.event_type})
     return original, outcome

@@ -53,7 +53,7 @@ def acknowledged_names(event: OutboxEvent) -> list[str]:
 class FanOut:
     """One offer of an event to several destinations, each of which resolves it exactly once."""
 
-    __slots__ = ("_acknowledged", "_duplicate", "_event", "_failures", "_open", "_receipt")
+    __slots__ = ("_acknowledged", "_duplicate", "_event", "_failures", "_open", "_receipt", "_restamped")
 
     def __init__(self, event: OutboxEvent, destinations: int) -> None:
         """``destinations``: how many it is offered to."""
@@ -62,7 +62,7 @@ class FanOut:
         self._acknowledged = acknowledged_names(event)
         self._failures: list[Failure] = []
         self._receipt: Receipt = {}
-        self._duplicate = False
+        self._duplicate = self._restamped = False
 
     def resolve(self, destination: str, name: str, outcome: Outcome) -> Resolution | None:
         """Take the outcome of a destination, where the event has that name; returns what is known after the last."""
@@ -70,6 +70,7 @@ class FanOut:
         if isinstance(outcome, Acknowledged):
             self._acknowledged.append(destination)
             self._duplicate |= outcome.duplicate
+            self._restamped |= outcome.restamped
             if outcome.receipt is not None:
                 receipt = {**outcome.receipt, "destination": name}
                 self._receipt |= {f"{destination}.{key}": value for key, value in receipt.items()}
@@ -78,7 +79,7 @@ class FanOut:
         if self._open:
             return None
         if not self._failures:
-            return self._event, Acknowledged(self._receipt or None, self._duplicate)
+            return self._event, Acknowledged(self._receipt or None, self._duplicate, self._restamped)
         answered = len(self._acknowledged) > len(acknowledged_names(self._event))
         event = self._event._replace(acknowledged_by=",".join(self._acknowledged) or None)
         return event, combine(self._failures, self._acknowledged, answered=answered)

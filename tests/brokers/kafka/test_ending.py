@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from relay.brokers.kafka.offer import Failure
 from relay.brokers.kafka.publisher import KafkaPublisher
-from relay.brokers.kafka.session import Failure
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Resolution, TimedOut, Unreachable
 from tests.brokers.harness.base import Collector, make_event

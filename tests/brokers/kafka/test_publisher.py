@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from relay.brokers.kafka.offer import Failure
 from relay.brokers.kafka.publisher import KafkaPublisher
-from relay.brokers.kafka.session import Failure
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Permanent, Transient, Unreachable

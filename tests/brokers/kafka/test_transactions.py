@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -14,14 +13,14 @@ from relay.brokers.kafka.fencing import Fencings
 from relay.brokers.kafka.proofs import records, rows_of, topic_of
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.clock import steady_seconds
-from relay.core.event import EventId, Fence, OutboxEvent, RoutedEvent
-from relay.core.outcome import Acknowledged, Outcome, Permanent, Resolution, Unreachable, Withheld
+from relay.core.event import EventId, OutboxEvent, RoutedEvent
+from relay.core.outcome import Acknowledged, Permanent, Unreachable, Withheld
 from relay.core.proofs import Begun, LeasedRow
 from relay.localservers.broker import EmbeddedBroker
+from tests.brokers.kafka.sending import FENCE, Sending
 from tests.support.options import kafka_options
 from tests.support.waiting import eventually, patience
 
-FENCE = Fence(datetime(2030, 1, 1, 12, 30, 15, 123457, tzinfo=UTC))
 TOPIC = "orders"
 PREFIX = "db.public.events"
 
@@ -30,57 +29,11 @@ def event(number: int, event_type: str = TOPIC, key: str | None = None, size: in
     return OutboxEvent(EventId(str(uuid.UUID(int=number))), event_type, key, b"x" * size, "{}", 0, 0.0)
 
 
-class Leases:
-    """All leases are good, but for those of events in ``short``."""
-
-    def __init__(self) -> None:
-        self.short: set[EventId] = set()
-        self.begun: list[list[EventId]] = []
-        self.ended: set[EventId] = set()
-        self.may_begin = asyncio.Event()
-        self.may_begin.set()
-
-    async def begin(
-        self,
-        events: Sequence[OutboxEvent],
-        since: float,
-        seconds: float,
-        is_held: Callable[[OutboxEvent], bool] = lambda _: True,
-    ) -> list[Begun]:
-        await self.may_begin.wait()
-        assert since <= steady_seconds()
-        held = [event for event in events if event.event_id not in self.short and is_held(event)]
-        self.begun.append([event.event_id for event in held])
-        return [Begun(FENCE, steady_seconds() + seconds, held)] if held else []
-
-    def end(self, event_ids: Iterable[EventId]) -> None:
-        self.ended.update(event_ids)
-
-
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
         broker.create_topics([TOPIC, topic_of(PREFIX)])
         yield broker
-
-
-class Sending:
-    """A publisher that is ready, and what came of what it was handed."""
-
-    def __init__(self, publisher: KafkaTransactions) -> None:
-        self.publisher = publisher
-        self.leases = Leases()
-        self.outcomes: dict[EventId, Outcome] = {}
-
-    def take(self, resolutions: Sequence[Resolution]) -> None:
-        for one, outcome in resolutions:
-            assert one.event_id not in self.outcomes
-            self.outcomes[one.event_id] = outcome
-
-    async def send(self, events: Sequence[OutboxEvent]) -> list[Outcome]:
-        await self.publisher.publish_held(events, self.take, self.leases)
-        await eventually(lambda: len(self.outcomes) == len(events), what="every outcome")
-        return [self.outcomes[one.event_id] for one in events]
 
 
 @pytest.fixture

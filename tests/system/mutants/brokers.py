@@ -54,7 +54,7 @@ BROKERS: Final = (
     ),
     Mutant(
         "Kafka: a failed delivery counts as acknowledged",
-        "relay/brokers/kafka/session.py",
+        "relay/brokers/kafka/offer.py",
         "        if error is not None:\n            self.unanswered -= 1",
         "        if False:\n            self.unanswered -= 1",
         (
