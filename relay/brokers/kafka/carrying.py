@@ -7,8 +7,9 @@ batch is refused for one message, or no message is named, the transaction is hal
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, classify
@@ -79,6 +80,8 @@ class Carrying:
         self._own_time = Stamp(options.timestamp) is Stamp.CREATED_AT
         self._restamped: set[EventId] = set()
         """Events whose own time no message can have, or was refused."""
+        self._too_old: dict[str, float] = {}
+        """The latest time that a topic has refused as too old."""
 
     def give_up(self, lost: Unreachable) -> bool:
         """Nothing more is begun; false where a transaction may be committed already."""
@@ -189,7 +192,8 @@ class Carrying:
 
     def _stamp(self, event: OutboxEvent) -> int:
         if self._own_time and event.event_id not in self._restamped:
-            if (stamp := event_time(event)) is not None:
+            too_old = event.created_at <= self._too_old.get(event.event_type, -math.inf)
+            if not too_old and (stamp := event_time(event)) is not None:
                 return stamp
             self._restamped.add(event.event_id)
         return int(self._options.now() * 1000)
@@ -200,7 +204,8 @@ class Carrying:
         if error is not None and error.code in _FENCED:
             in_force = all(one.expires_at > steady_seconds() for one in begun)
             self._publisher.fenced(self._slot, in_force=in_force)
-        if not usable:
+        # What the broker has refused leaves a gap in the producer's sequence: it would refuse the next transaction.
+        if not usable or transaction.failed:
             self._publisher.drop(self._slot)
         committed = [event for event in transaction.events if event.event_id not in transaction.refused]
         if end is End.UNKNOWN:
@@ -249,15 +254,14 @@ class Carrying:
             outcome = _outcome_of_all(transaction.error)
             self._sink([(event, outcome) for event in left])
             return
-        times = {one for one, failure in failed.items() if failure.code == REFUSED_TIME} - self._restamped
-        if times and self._own_time:
-            self._restamped |= times
-            self._parts.appendleft(left)
+        if self._restamp(left, failed):
             return
         batch_refused = any(one.code in BATCH_REFUSALS for one in failed.values())
         if (batch_refused or not failed) and len(left) > 1:
             middle = len(left) // 2
-            self._parts.extendleft((left[middle:], left[:middle]))
+            halves = (left[middle:], left[:middle])
+            # The later half first: a time that is too old there says so of all that are older.
+            self._parts.extendleft(halves[::-1] if self._own_time and not self._options.in_order else halves)
             return
         if not failed:
             error = transaction.error or Failure("_FAIL", "the transaction was aborted", False)
@@ -268,9 +272,31 @@ class Carrying:
                 self._sink([(event, _outcome(failed[event.event_id]))])
         self._parts.appendleft([event for event in left if event.event_id not in failed])
 
+    def _restamp(self, left: Sequence[OutboxEvent], failed: Mapping[EventId, Failure]) -> bool:
+        """Send what is left again, one of it with another time; false where no time of an event was refused.
+
+        The client says this code of each message of a batch of which one has such a time: the latest or the oldest. Of
+        several it says what it says of an invalid record: then the transaction is halved.
+        """
+        named = {event_id for event_id, failure in failed.items() if failure.code == REFUSED_TIME}
+        refused = [event for event in left if event.event_id in named - self._restamped]
+        if not (refused and self._own_time):
+            return False
+        latest, oldest = max(refused, key=_created_at), min(refused, key=_created_at)
+        one = latest if latest.created_at > self._options.now() else oldest
+        self._restamped.add(one.event_id)
+        if len(left) == 1 and one is oldest:
+            self._too_old[one.event_type] = max(one.created_at, self._too_old.get(one.event_type, -math.inf))
+        self._parts.appendleft(left)
+        return True
+
     def _end_key(self, event: OutboxEvent) -> None:
         if self._options.in_order and event.partition_key:
             self._ended_keys.add(event.partition_key)
+
+
+def _created_at(event: OutboxEvent) -> float:
+    return event.created_at
 
 
 def _of_all(error: Failure) -> bool:

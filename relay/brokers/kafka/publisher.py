@@ -261,9 +261,10 @@ class KafkaPublisher(SingleDestination):
 
     def _second_try(self, session: KafkaSession, failure: Failure) -> KafkaSession | None:
         """What a refused message is offered again over; None where the refusal is its own."""
-        if failure.code == REFUSED_TIME and session.stamp is Stamp.CREATED_AT:
+        refused_time = failure.code == REFUSED_TIME and session.stamp is Stamp.CREATED_AT
+        if session is self._alone and refused_time:
             return self._restamping_session()
-        if failure.code in BATCH_REFUSALS and session not in (self._alone, self._restamping):
+        if session not in (self._alone, self._restamping) and (failure.code in BATCH_REFUSALS or refused_time):
             return self._alone_session()
         return None
 

@@ -20,6 +20,7 @@ class Leases:
     """All leases are good, but for those of events in ``short``."""
 
     def __init__(self) -> None:
+        self.fence = FENCE
         self.short: set[EventId] = set()
         self.begun: list[list[EventId]] = []
         self.ended: set[EventId] = set()
@@ -37,7 +38,7 @@ class Leases:
         assert since <= steady_seconds()
         held = [event for event in events if event.event_id not in self.short and is_held(event)]
         self.begun.append([event.event_id for event in held])
-        return [Begun(FENCE, steady_seconds() + seconds, held)] if held else []
+        return [Begun(self.fence, steady_seconds() + seconds, held)] if held else []
 
     def end(self, event_ids: Iterable[EventId]) -> None:
         self.ended.update(event_ids)
