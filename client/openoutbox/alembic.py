@@ -13,15 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from openoutbox.names import DEFAULT_INBOX, DEFAULT_TABLE, TableName, tries_of
-from openoutbox.schema import index_name, table_name
+from openoutbox.schema import index_name, tables_beside
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Table
 
-_BESIDE: Final = ("relays", "pauses", "series")
-"""What stands beside an outbox."""
-_OF_A_SCHEMA: Final = ("openoutbox_replays", "openoutbox_changes", "openoutbox_cancelled")
-"""What all outboxes of a schema share."""
 _declared: dict[str, set[str | None]] = {}
 """By the name of a table that ``tables`` declared: what is in it."""
 
@@ -32,8 +28,8 @@ IncludeName = Callable[[str | None, Any, Any], bool]
 def leaving_out(*, table: str = DEFAULT_TABLE, inbox: str = DEFAULT_INBOX) -> IncludeName:
     """``include_name`` for an outbox and an inbox of other names. Raises ConfigError for a wrong name."""
     outbox, marks = TableName.parse(table), TableName.parse(inbox)
-    beside = (table_name(outbox, role) for role in _BESIDE)
-    ours = {outbox.table, *beside, *_OF_A_SCHEMA, marks.table, tries_of(marks).table}
+    beside = (each.table for each in tables_beside(outbox).values())
+    ours = {outbox.table, *beside, marks.table, tries_of(marks).table}
 
     def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None]) -> bool:
         if type_ == "table":

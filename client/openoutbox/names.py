@@ -12,6 +12,10 @@ from uuid import UUID
 from openoutbox.errors import ConfigError
 
 DEFAULT_TABLE: Final = "openoutbox_events"
+BESIDE: Final = ("relays", "pauses", "series")
+"""What extensions put beside each outbox: the roles of these tables, as ``schema.table_name`` takes them."""
+OF_A_SCHEMA: Final = ("replays", "changes", "cancelled")
+"""What extensions put into a schema, for all of its outboxes: ``openoutbox_`` and one of these."""
 DEFAULT_INBOX: Final = "openoutbox_inbox"
 """A consumer's table of the events that it has handled."""
 DEFAULT_TRIES: Final = "openoutbox_inbox_tries"

@@ -15,7 +15,17 @@ from functools import cache
 from typing import Final, LiteralString
 
 from openoutbox.errors import ConfigError
-from openoutbox.names import DEFAULT_INBOX, DEFAULT_TABLE, DEFAULT_TRIES, LONGEST_IDENTIFIER, Name, TableName, tries_of
+from openoutbox.names import (
+    BESIDE,
+    DEFAULT_INBOX,
+    DEFAULT_TABLE,
+    DEFAULT_TRIES,
+    LONGEST_IDENTIFIER,
+    OF_A_SCHEMA,
+    Name,
+    TableName,
+    tries_of,
+)
 from openoutbox.statements import load_sql, sql_files, statement, statement_names, without_parameters
 
 _FOLDER: Final = "outbox/migrations"
@@ -59,6 +69,12 @@ def index_name(table: TableName, role: str) -> str:
 def table_name(table: TableName, role: str) -> str:
     """The name of a table that stands beside ``table``, by the rule of ``index_name``: ``openoutbox_relays``."""
     return _name(table, "", role)
+
+
+def tables_beside(table: TableName) -> dict[str, TableName]:
+    """The tables that extensions make for an outbox, by what the SQL files call them: ``openoutbox_relays``."""
+    own = {role: table_name(table, role) for role in BESIDE} | {role: f"openoutbox_{role}" for role in OF_A_SCHEMA}
+    return {f"openoutbox_{role}": TableName(name, table.schema) for role, name in own.items()}
 
 
 def _name(table: TableName, prefix: str, role: str) -> str:

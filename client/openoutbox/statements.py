@@ -29,13 +29,13 @@ from types import MappingProxyType
 from typing import Final, LiteralString
 from uuid import UUID
 
-from openoutbox.names import DEFAULT_TABLE, Name, TableName, quote_identifier
+from openoutbox.names import BESIDE, DEFAULT_TABLE, OF_A_SCHEMA, Name, TableName, quote_identifier
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER: Final = re.compile(r"\A(--[^\n]*\n)(?:--[^\n]*\n)*")
 _TAGGED: Final = re.compile(r"^(?P<text>.*?)\s*--\?\s*(?P<words>.+?)\s*$")
 _COMMENTED_OUT: Final = re.compile(r"^(\s*)-- ")
-_PLAIN_TABLES: Final = ("events", "inbox", "inbox_tries", "relays", "pauses", "series", "changes", "replays")
+_PLAIN_TABLES: Final = ("events", "inbox", "inbox_tries", *BESIDE, *OF_A_SCHEMA)
 _READ: Final = re.compile(rf"\b(FROM|JOIN|UPDATE) (?=openoutbox_(?:{'|'.join(_PLAIN_TABLES)})\b(?!\.))")
 _NO_NAMES: Final[Mapping[str, Name]] = MappingProxyType({})
 

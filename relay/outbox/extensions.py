@@ -10,7 +10,8 @@ from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any, LiteralString
 
-from openoutbox.schema import default_index_names, sql_api, sql_api_functions, table_name
+from openoutbox.names import BESIDE
+from openoutbox.schema import default_index_names, sql_api, sql_api_functions, tables_beside
 from relay.core.errors import ConfigError
 from relay.outbox.migrate import connected
 from relay.postgres.errors import translating
@@ -62,38 +63,38 @@ def extension_names() -> list[str]:
 
 def replays_of(table: TableName) -> TableName:
     """The record of the replays of an outbox: one for all outboxes of its schema."""
-    return TableName(REPLAYS, table.schema)
+    return tables_beside(table)[REPLAYS]
 
 
 def changes_of(table: TableName) -> TableName:
     """The record of what the console changed in an outbox: one for all outboxes of its schema."""
-    return TableName(CHANGES, table.schema)
+    return tables_beside(table)[CHANGES]
 
 
 def cancelled_of(table: TableName) -> TableName:
     """The rows of what the console cancelled in an outbox: one for all outboxes of its schema."""
-    return TableName(CANCELLED, table.schema)
+    return tables_beside(table)[CANCELLED]
 
 
 def relays_of(table: TableName) -> TableName:
     """The list of the relays of an outbox."""
-    return TableName(table_name(table, "relays"), table.schema)
+    return tables_beside(table)[RELAYS]
 
 
 def pauses_of(table: TableName) -> TableName:
     """The pauses of an outbox."""
-    return TableName(table_name(table, "pauses"), table.schema)
+    return tables_beside(table)[PAUSES]
 
 
 def series_of(table: TableName) -> TableName:
     """What the relays of an outbox did, minute by minute."""
-    return TableName(table_name(table, "series"), table.schema)
+    return tables_beside(table)[SERIES]
 
 
 def watched_tables(table: TableName) -> dict[str, str]:
     """The parameters of ``outbox/table:ping``: optional tables that a relay looks for while it runs, and its own."""
-    tables = {"relays": relays_of(table), "pauses": pauses_of(table), "series": series_of(table), "outbox": table}
-    return {name: place.quoted for name, place in tables.items()}
+    placed = tables_beside(table)
+    return {**{role: placed[f"openoutbox_{role}"].quoted for role in BESIDE}, "outbox": table.quoted}
 
 
 def located(url: str, table: TableName, extensions: Collection[str]) -> TableName:
@@ -123,15 +124,7 @@ def extension_sql(name: str, table: TableName) -> list[LiteralString]:
     if name == _SQL_API:
         return sql_api(table)
     place = f"{_FOLDER}/{name.replace('-', '_')}"
-    names: dict[str, Name] = {
-        REPLAYS: replays_of(table),
-        CHANGES: changes_of(table),
-        CANCELLED: cancelled_of(table),
-        RELAYS: relays_of(table),
-        PAUSES: pauses_of(table),
-        SERIES: series_of(table),
-        **default_index_names(table, ORDER_INDEXES),
-    }
+    names: dict[str, Name] = {**tables_beside(table), **default_index_names(table, ORDER_INDEXES)}
     if name == "wake-up":
         TableName.parse(f"{table}{WAKE_SUFFIX}")  # refuses a name that is too long
         names[f"{DEFAULT_TABLE}{WAKE_SUFFIX}"] = _wake(table)
@@ -181,8 +174,8 @@ class _Extension(Schema):
         table = self._table
         names = {
             "outbox": table.quoted,
-            "replays": replays_of(table).quoted,
             **watched_tables(table),
+            "replays": replays_of(table).quoted,
             "changes": changes_of(table).quoted,
             "cancelled": cancelled_of(table).quoted,
             "functions": [function.quoted for function in (_wake(table), *sql_api_functions(table).values())],

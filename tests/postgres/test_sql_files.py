@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from openoutbox.names import BESIDE, OF_A_SCHEMA
 from openoutbox.statements import SqlFolder, SqlLibrary
 from relay.postgres.sql import TableName, load_sql, statement, statement_names
 from tests.support.paths import ROOT
@@ -18,7 +19,7 @@ from tests.support.sql_files import sql_files, sql_statements
 _TAGGED = re.compile(r"--\?\s*(.+?)\s*$", re.MULTILINE)
 _MENTION = re.compile(r"( ONLY|INSERT INTO|ALTER TABLE|CREATE TABLE|(NOT|IF) EXISTS|COPY|\bON)$")
 _ANY = r"[\w/.:]+"
-_PLAIN_TABLES = ("events", "inbox", "inbox_tries", "relays", "pauses", "series", "changes", "replays")
+_PLAIN_TABLES = ("events", "inbox", "inbox_tries", *BESIDE, *OF_A_SCHEMA)
 """Ours, but for those of the event store and the log, which are partitioned, and Spark's."""
 
 

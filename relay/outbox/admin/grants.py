@@ -8,24 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, LiteralString
 
-from openoutbox.schema import sql_api_functions
+from openoutbox.schema import sql_api_functions, tables_beside
 from relay.core.finding import Finding, Level
 from relay.core.role import Role
 from relay.outbox.admin.connection import Connection, fetch
-from relay.outbox.extensions import (
-    CANCELLED,
-    CHANGES,
-    PAUSES,
-    RELAYS,
-    REPLAYS,
-    SERIES,
-    cancelled_of,
-    changes_of,
-    pauses_of,
-    relays_of,
-    replays_of,
-    series_of,
-)
 from relay.postgres.grants import Holding, bare, holding, rights_of
 from relay.postgres.sql import Name, TableName, quote_identifier, statement, statement_names, without_parameters
 
@@ -38,12 +24,7 @@ def grant_sql(name: str, table: TableName, role: str) -> LiteralString:
     """The statement of ``sql/outbox/grants.sql`` that has this name."""
     objects: dict[str, Name] = {
         _ROLE: role,
-        CANCELLED: cancelled_of(table),
-        CHANGES: changes_of(table),
-        PAUSES: pauses_of(table),
-        RELAYS: relays_of(table),
-        REPLAYS: replays_of(table),
-        SERIES: series_of(table),
+        **tables_beside(table),
         **sql_api_functions(table),
     }
     return without_parameters(statement(f"{_FILE}:{name}", table, objects))

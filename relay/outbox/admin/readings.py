@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from openoutbox.schema import tables_beside
 from relay.outbox.admin.connection import Connection, fetch, operating, rows
-from relay.outbox.extensions import PAUSES, RELAYS, SERIES, pauses_of, relays_of, series_of, watched_tables
+from relay.outbox.extensions import watched_tables
 from relay.postgres.errors import translating
 from relay.postgres.grants import granting
 from relay.postgres.sql import TableName, statement
 
 STATEMENT_SECONDS: Final = 5.0
-
-_PLACES: Final = {"relays": relays_of, "pauses": pauses_of, "series": series_of}
 
 Query = tuple[str, Mapping[str, object]]
 """The path of a statement, for example ``outbox/search:relays``, and its parameters."""
@@ -36,7 +35,7 @@ def one_round_trip(connection: Connection, table: TableName, *queries: Query) ->
     cursors = [connection.cursor(binary=True) for _ in queries]
     with connection.pipeline():
         for cursor, (path, parameters) in zip(cursors, queries, strict=True):
-            cursor.execute(statement(path, table, _names(table)), parameters)
+            cursor.execute(statement(path, table, tables_beside(table)), parameters)
     return [cursor.fetchall() for cursor in cursors]
 
 
@@ -51,10 +50,6 @@ def rows_beside(
     [(_, *present)] = rows(connection, "outbox/table:ping", table, watched)
     if not dict(zip(watched, present, strict=True))[part]:
         return None
-    place = _PLACES[part](table)
+    place = tables_beside(table)[f"openoutbox_{part}"]
     with granting("SELECT", place, connection.info.user), translating(f"reading {place}"):
-        return fetch(connection, statement(path, table, _names(table)), parameters)
-
-
-def _names(table: TableName) -> dict[str, TableName]:
-    return {PAUSES: pauses_of(table), RELAYS: relays_of(table), SERIES: series_of(table)}
+        return fetch(connection, statement(path, table, tables_beside(table)), parameters)
