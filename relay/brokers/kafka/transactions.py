@@ -1,7 +1,8 @@
 """Events to Kafka in transactions, each with a proof of what is in it (docs/design/exactly-once.md).
 
 Some producers take turns, so that one commits while the others fill; each has a transactional id of its own, which
-follows from RELAY_ID. What a call of ``publish_held`` hands over is one transaction, and more where Kafka refuses some.
+follows from RELAY_ID. What a call of ``publish_held`` hands over is one transaction, together with the calls that come
+while all producers are busy, and more transactions where Kafka refuses some.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from relay.brokers.kafka.carrying import Carrying
 from relay.brokers.kafka.fencing import Fencings
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.kafka.publisher import KafkaPublisher
+from relay.brokers.kafka.together import Together
 from relay.brokers.kafka.transaction import Epoch, Slot, begin_epoch, keeps_epoch
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink, Unreachable
+from relay.core.outcome import OutcomeSink, Unreachable, Withheld
 from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases, LeasedRow, Proofs, Proven
 
@@ -50,6 +52,11 @@ class KafkaTransactions(KafkaAsking, Proofs):
         self._slots: list[Slot] = []
         self._free: asyncio.Queue[Slot] = asyncio.Queue()
         self._carried: dict[asyncio.Task[None], Carrying] = {}
+        self._waiting: Together | None = None
+        """What the next free producer carries."""
+        self._taking: asyncio.Task[None] | None = None
+        """It waits for that producer."""
+        self._started = asyncio.Event()
         self._preparing: asyncio.Task[None] | None = None
         self._prepared = False
         self._fencings = Fencings(options.relay_id, self._goes_on)
@@ -75,11 +82,40 @@ class KafkaTransactions(KafkaAsking, Proofs):
         raise NotImplementedError
 
     async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
-        """Begin as soon as a producer is free."""
+        """Begin as soon as a producer is free, together with what waits for one."""
         if self.plain:
             await super().publish(events, sink)
             return
+        while self._waiting is not None and not self._waiting.takes(events):
+            self._started.clear()
+            await self._started.wait()
+        if self._waiting is None:
+            self._waiting = Together()
+        if self._taking is None or self._taking.done():
+            self._taking = asyncio.get_running_loop().create_task(self._start_next())
+        self._waiting.add(events, sink, holding)
+
+    async def publish_alone(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
+        """As ``publish_held``, in a transaction with nothing else: whose fault a failure is must be seen."""
+        if self.plain:
+            await super().publish(events, sink)
+            return
+        self._carry(await self._take(), events, sink, holding)
+
+    async def _start_next(self) -> None:
         slot = await self._take()
+        if (together := self._let_go()) is None:
+            self._put_back(slot)
+        else:
+            self._carry(slot, together.events, together.sink, together)
+
+    def _let_go(self) -> Together | None:
+        """What waited; another may wait from now on."""
+        together, self._waiting = self._waiting, None
+        self._started.set()
+        return together
+
+    def _carry(self, slot: Slot, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
         carrying = Carrying(self, self._options, slot, sink, holding)
         task = asyncio.get_running_loop().create_task(carrying.carry(events))
         self._carried[task] = carrying
@@ -225,9 +261,16 @@ class KafkaTransactions(KafkaAsking, Proofs):
                 slot.in_doubt = False
                 return proven
 
+    def take_back(self, reason: str) -> None:
+        """What waits for a producer."""
+        if (together := self._let_go()) is not None:
+            together.resolve_all(Withheld(reason))
+
     async def abandon(self, reason: str) -> None:
         """Give up what is not being committed."""
         lost = Unreachable(reason)
+        if (together := self._let_go()) is not None:
+            together.resolve_all(lost)
         ending = [task for task, one in self._carried.items() if one.give_up(lost)]
         await super().abandon(reason)
         if ending:
@@ -235,11 +278,12 @@ class KafkaTransactions(KafkaAsking, Proofs):
 
     async def close(self) -> None:
         """Abandon what is left. What is being committed is decided by who finds its lease."""
+        self.take_back("the publisher is closed")
         for one in self._carried.values():
             one.leave()
         await KafkaPublisher.close(self)
         self._fencings.stop()
-        tasks = [*self._carried, *([self._preparing] if self._preparing else [])]
+        tasks = [*self._carried, *(task for task in (self._preparing, self._taking) if task)]
         for task in tasks:
             task.cancel()
         for slot in self._slots:
@@ -263,7 +307,9 @@ class _SameProducers(KafkaPublisher, Proofs):
 
     async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
         await (
-            self.publish(events, sink) if self._producers.plain else self._producers.publish_held(events, sink, holding)
+            self.publish(events, sink)
+            if self._producers.plain
+            else self._producers.publish_alone(events, sink, holding)
         )
 
     async def former_ended(self) -> bool:

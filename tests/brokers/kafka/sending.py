@@ -19,8 +19,8 @@ FENCE = Fence(datetime(2030, 1, 1, 12, 30, 15, 123457, tzinfo=UTC))
 class Leases:
     """All leases are good, but for those of events in ``short``."""
 
-    def __init__(self) -> None:
-        self.fence = FENCE
+    def __init__(self, fence: Fence = FENCE) -> None:
+        self.fence = fence
         self.short: set[EventId] = set()
         self.begun: list[list[EventId]] = []
         self.ended: set[EventId] = set()

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from relay.brokers.kafka.asking import PRODUCERS
 from relay.brokers.kafka.fencing import Fencings
 from relay.brokers.kafka.proofs import records, rows_of, topic_of
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.clock import steady_seconds
-from relay.core.event import EventId, OutboxEvent, RoutedEvent
-from relay.core.outcome import Acknowledged, Permanent, Unreachable, Withheld
+from relay.core.event import EventId, Fence, OutboxEvent, RoutedEvent
+from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable, Withheld
 from relay.core.proofs import Begun, LeasedRow
 from relay.localservers.broker import EmbeddedBroker
-from tests.brokers.kafka.sending import FENCE, Sending
+from tests.brokers.kafka.sending import FENCE, Leases, Sending
 from tests.support.options import kafka_options
 from tests.support.waiting import eventually, patience
 
@@ -110,6 +112,50 @@ async def test_what_is_given_up_before_it_begins_is_not_published(sending: Sendi
     await abandoning
     assert sending.outcomes == {events[0].event_id: Unreachable("the gate closed")}
     assert events[0].event_id not in {row.event_id for row in await asyncio.to_thread(proofs_in, embedded.url)}
+
+
+async def test_what_waits_for_a_producer_shares_one_transaction_with_a_proof_for_each_claim(
+    sending: Sending, embedded: EmbeddedBroker
+) -> None:
+    claims = [Leases(FENCE), Leases(Fence(FENCE + timedelta(seconds=1)))]
+    sending.leases.may_begin.clear()
+    blockers = [event(number) for number in range(600, 600 + PRODUCERS)]
+    for one in blockers:  # each takes a producer, and waits for its lease
+        await sending.publisher.publish_held([one], sending.take, sending.leases)
+        await eventually(lambda: sending.publisher._waiting is None, what="a producer for it")
+    events = [event(number) for number in range(610, 650)]
+    for start, holding in zip((0, 20), claims, strict=True):
+        await sending.publisher.publish_held(events[start : start + 20], sending.take, holding)
+    sending.leases.may_begin.set()
+    await eventually(lambda: len(sending.outcomes) == len(events) + len(blockers), what="every outcome")
+    assert all(isinstance(outcome, Acknowledged) for outcome in sending.outcomes.values())
+    assert [len(each.begun) for each in claims] == [1, 1]
+    rows = {
+        row for row in await asyncio.to_thread(proofs_in, embedded.url) if row.event_id in {e.event_id for e in events}
+    }
+    assert rows == {LeasedRow("relay-a", claims[n // 20].fence, one.event_id) for n, one in enumerate(events)}
+
+
+@pytest.mark.parametrize("ending", ["take_back", "abandon"])
+async def test_what_waits_for_a_producer_is_given_back(sending: Sending, ending: str) -> None:
+    sending.leases.may_begin.clear()
+    for number in range(700, 700 + PRODUCERS):
+        await sending.publisher.publish_held([event(number)], sending.take, sending.leases)
+        await eventually(lambda: sending.publisher._waiting is None, what="a producer for it")
+    last = [event(710), event(711)]
+    await sending.publisher.publish_held(last, sending.take, sending.leases)
+    if ending == "take_back":
+        sending.publisher.take_back("the relay stops")
+        expected: Outcome = Withheld("the relay stops")
+        sending.leases.may_begin.set()
+    else:
+        abandoning = asyncio.create_task(sending.publisher.abandon("the gate closed"))
+        await asyncio.sleep(0)
+        expected = Unreachable("the gate closed")
+        sending.leases.may_begin.set()
+        await abandoning
+    assert [sending.outcomes[one.event_id] for one in last] == [expected] * 2
+    await eventually(lambda: sending.publisher._free.qsize() == PRODUCERS, what="every producer to be free again")
 
 
 @pytest.mark.parametrize("sending", [True], indirect=True)

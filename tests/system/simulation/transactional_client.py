@@ -9,9 +9,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
+from relay.brokers.kafka.together import Together
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import Outcome, OutcomeSink, Permanent, Transient, Unreachable
+from relay.core.outcome import Outcome, OutcomeSink, Permanent, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher, SingleDestination
 from relay.core.proofs import HeldLeases, LeasedRow, Proofs, Proven
 from tests.system.simulation.broker import Answer, Client
@@ -53,6 +54,9 @@ class TransactionalClient(Client, Proofs):
         self.slots = [Slot(f"{self.relay_id}/{number}") for number in range(SLOTS)]
         self.free: deque[Slot] = deque(self.slots)
         self._carried: dict[asyncio.Task[None], Carrying] = {}
+        self.waiting: Together | None = None
+        self._taking: asyncio.Task[None] | None = None
+        self._started = asyncio.Event()
         self._prepared = False
         self._freed = asyncio.Event()
 
@@ -62,7 +66,31 @@ class TransactionalClient(Client, Proofs):
         return self.lease / 3
 
     async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
+        while self.waiting is not None and not self.waiting.takes(events):
+            self._started.clear()
+            await self._started.wait()
+        if self.waiting is None:
+            self.waiting = Together()
+        if self._taking is None or self._taking.done():
+            self._taking = self.process.create_task(self._start_next())
+        self.waiting.add(events, sink, holding)
+
+    async def publish_alone(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
+        self._carry(await self._take(), events, sink, holding)
+
+    async def _start_next(self) -> None:
         slot = await self._take()
+        if (together := self._let_go()) is None:
+            self._put_back(slot)
+        else:
+            self._carry(slot, together.events, together.sink, together)
+
+    def _let_go(self) -> Together | None:
+        together, self.waiting = self.waiting, None
+        self._started.set()
+        return together
+
+    def _carry(self, slot: Slot, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
         carrying = Carrying(self, slot, sink, holding)
         task = self.process.create_task(carrying.carry(events))
         self._carried[task] = carrying
@@ -199,12 +227,19 @@ class TransactionalClient(Client, Proofs):
 
     async def abandon(self, reason: str) -> None:
         lost = Unreachable(reason)
+        if (together := self._let_go()) is not None:
+            together.resolve_all(lost)
         ending = [task for task, one in self._carried.items() if one.give_up(lost)]
         if ending:
             await asyncio.wait(ending, timeout=2.0)
 
+    def take_back(self, reason: str) -> None:
+        if (together := self._let_go()) is not None:
+            together.resolve_all(Withheld(reason))
+
     async def close(self) -> None:
-        for task in list(self._carried):
+        self.take_back("closed")
+        for task in (*self._carried, *([self._taking] if self._taking else [])):
             task.cancel()
 
     def twin(self) -> Client:
@@ -226,7 +261,7 @@ class _Same(SingleDestination, Proofs):
         raise NotImplementedError
 
     async def publish_held(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
-        await self._client.publish_held(events, sink, holding)
+        await self._client.publish_alone(events, sink, holding)
 
     async def probe(self, timeout: float) -> None:
         await self._client.probe(timeout)
