@@ -159,14 +159,15 @@ class Destinations:
         return self._plan.transactions
 
     def by_name(self, each: Sequence[WatchedDestination]) -> dict[str, WatchedDestination]:
-        """What the engine knows of ``each`` of them, by its name."""
-        return dict(zip(self._plan.destinations, each, strict=True))
+        """What the engine knows of ``each`` of them, by its name, and of their parts that do not flow."""
+        by_name = dict(zip(self._plan.destinations, each, strict=True))
+        return by_name | {f"{name}/{part}": one for name, whole in by_name.items() for part, one in whole.parts.items()}
 
     def read(self, each: Sequence[WatchedDestination]) -> Iterator[Reading]:
         """The provider of the destinations' metrics."""
         states = {name: one.state for name, one in self.by_name(each).items()}
         if self.publisher.members:
-            up = [Sample((name,), float(state < DestinationState.AWAY)) for name, state in states.items()]
+            up = [Sample((name,), float(states[name] < DestinationState.AWAY)) for name in self._plan.destinations]
             yield metrics.DESTINATION_UP, up
         yield metrics.DESTINATION_STATE, [Sample((name,), float(state)) for name, state in states.items()]
         if self._plan.routes is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import NamedTuple, Protocol
@@ -56,6 +56,10 @@ class WatchedDestination(Protocol):
     @property
     def condition(self) -> DestinationCondition:
         """Its state, since when, and why."""
+
+    @property
+    def parts(self) -> Mapping[str, WatchedDestination]:
+        """By name, what of it can fail on its own and does not flow."""
 
     @property
     def late_types(self) -> Collection[str]:

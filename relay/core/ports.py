@@ -351,8 +351,9 @@ class Publisher(Protocol):
     def destination_of(self, event: OutboxEvent) -> str:
         """The name of what this event needs, and what can fail on its own: one server of several. Empty for all of it.
 
-        Events of one name fail together. The publisher asks no server for it, and need not be open. The name of an
-        event may change once the servers have said more about themselves: where a cluster keeps what, for example.
+        Events of one name fail together, and its state is shown under that name, which holds no secret. The publisher
+        asks no server for it, and need not be open. The name of an event may change once the servers have said more
+        about themselves: where a cluster keeps what, for example.
         """
 
     async def probe_destination(self, destination: str, timeout: float) -> None:

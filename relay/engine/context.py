@@ -11,6 +11,7 @@ from relay.core.telemetry import Telemetry
 from relay.core.tracing import Tracer
 from relay.engine.away import AwayDestinations
 from relay.engine.counts import VerdictCounts
+from relay.engine.destination.parts import WatchedParts
 from relay.engine.health import RelayHealth
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
@@ -34,6 +35,8 @@ class EngineContext:
     inflight: InFlight
     suspects: Suspects
     away: AwayDestinations
+    parts: WatchedParts
+    """Of the publisher's destination, where it is one."""
     refused_rows: RefusedRows
     tracer: Tracer | None
     """The spans; None when there are none."""
@@ -54,7 +57,18 @@ class EngineContext:
         health = RelayHealth(telemetry, clock)
         inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes)
         away = AwayDestinations(telemetry, options.connect_retry_interval, clock)
-        refused = RefusedRows(telemetry, clock)
         return cls(
-            storage, publisher, telemetry, options, clock, recorder, health, inflight, Suspects(), away, refused, tracer
+            storage,
+            publisher,
+            telemetry,
+            options,
+            clock,
+            recorder,
+            health,
+            inflight,
+            Suspects(),
+            away,
+            WatchedParts(publisher.name, publisher, clock, options.connect_retry_interval),
+            RefusedRows(telemetry, clock),
+            tracer,
         )

@@ -75,6 +75,7 @@ class Decider:
         self._inflight = context.inflight
         self._suspects = context.suspects
         self._away = context.away
+        self._parts = context.parts
         self._telemetry = context.telemetry
         self._counts = context.counts
         self._retry = context.options.retry
@@ -97,6 +98,8 @@ class Decider:
         """
         now = self._clock()
         acknowledged, others = batch.take_answers(resolutions, now)
+        if self._parts:
+            self._parts.answered(resolutions)
         if acknowledged:
             self.acknowledged += len(acknowledged)
             if self._away and self._away.acknowledged({event.event_type for event in acknowledged}):
@@ -161,13 +164,18 @@ class Decider:
                     self.unreachable_reason = outcome.reason or "the broker did not answer"
                     self._inflight.attention.set()
             elif isinstance(outcome, Away):
-                self._away.report(event.event_type, outcome, in_part=event.acknowledged_by is not None)
-                self._inflight.attention.set()
+                self._take_away(batch, event, self._parts.take(event, outcome) or outcome)
+                continue
             elif not isinstance(outcome, Withheld):
                 refused += 1
             self._decide(batch, event, outcome)
         if refused:
             self._telemetry.refused([now - batch.offered_at] * refused)
+
+    def _take_away(self, batch: Batch, event: OutboxEvent, outcome: Away) -> None:
+        self._away.report(event.event_type, outcome, in_part=event.acknowledged_by is not None)
+        self._inflight.attention.set()
+        self._decide(batch, event, outcome)
 
     def _decide(self, batch: Batch, event: OutboxEvent, outcome: Outcome) -> None:
         """Turn a failure into the verdict that is written, and say and record it."""
@@ -184,30 +192,34 @@ class Decider:
     def decide_undecided(self, unreachable: str | None) -> None:
         """The probe is over: timeouts become transient failures, what was cut off becomes suspect.
 
-        ``unreachable`` is the reason when the probe failed: then both kinds are released. Outcomes that came while the
-        probe was under way are decided by it too.
+        ``unreachable`` is the reason when the probe failed: then both kinds are released. So are those for a part of
+        the destination that does not answer. Outcomes that came while the probe was under way are decided by it too.
         """
-        now = self._clock()
         cut_off: dict[Batch, list[OutboxEvent]] = {}
         for batch in list(self._inflight.batches):
-            refused = 0
-            undecided = batch.take_undecided()
-            for event, outcome in undecided:
-                if unreachable is not None:
-                    self._decide(batch, event, Unreachable(unreachable))
-                elif isinstance(outcome, ConnectionCut):
-                    cut_off.setdefault(batch, []).append(event)
-                else:
-                    self._decide(batch, event, Transient(outcome.code, outcome.reason))
-                    refused += 1
-            if refused:
-                self._telemetry.refused([now - batch.offered_at] * refused)
-            if undecided:
-                self._suspect(batch, cut_off.get(batch, ()))
+            if undecided := batch.take_undecided():
+                cut = [event for event, outcome in undecided if self._is_cut(batch, event, outcome, unreachable)]
+                self._suspect(batch, cut)
+                cut_off |= {batch: cut} if cut else {}
         if cut_off:
             self._suspects.accuse(cut_off)
             _log_cut(sum(map(len, cut_off.values())))
         self._suspects.changed.set()
+
+    def _is_cut(
+        self, batch: Batch, event: OutboxEvent, outcome: TimedOut | ConnectionCut, unreachable: str | None
+    ) -> bool:
+        """Whether it is suspect; else it is decided."""
+        if unreachable is not None:
+            self._decide(batch, event, Unreachable(unreachable))
+        elif (away := self._parts.outcome_of(event)) is not None:
+            self._take_away(batch, event, away)
+        elif isinstance(outcome, TimedOut):
+            self._decide(batch, event, Transient(outcome.code, outcome.reason))
+            self._telemetry.refused([self._clock() - batch.offered_at])
+        else:
+            return True
+        return False
 
     def _suspect(self, batch: Batch, events: Sequence[OutboxEvent]) -> None:
         """Of what was undecided, these are suspects, and the others have their verdict."""

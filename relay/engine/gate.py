@@ -10,12 +10,14 @@ then ``forget`` takes back what they offered, and the offer loop releases what t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from relay.core.destination import DestinationState, WatchedDestination
+from relay.core.event import OutboxEvent
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
 from relay.engine.destination.destination import Destination, Times
+from relay.engine.destination.watched import SLOW_AFTER
 from relay.engine.publish import Offers
 
 
@@ -37,6 +39,7 @@ class Gate(Destination):
             context.clock,
             context.inflight.attention,
             context.health.broker_error,
+            context.parts,
         )
         self.each: Sequence[WatchedDestination] = [*context.publisher.members.values()] or [self]
         """The destinations that events go to, with a state each: this one, or those of its publisher."""
@@ -56,7 +59,7 @@ class Gate(Destination):
         return self._decider.acknowledged
 
     @property
-    def undecided(self) -> bool:
+    def undecided(self) -> Collection[OutboxEvent]:
         """Of all batches."""
         return self._inflight.undecided
 
@@ -79,8 +82,8 @@ class Gate(Destination):
         """At a single broker."""
         if self.each == [self]:
             self.block(self.publisher.blocked or self._away.reason(self.title))
-            waits = [self._clock() - batch.offered_at for batch in self._inflight.batches if batch.offered]
-            self.note_wait(0.0 if self.blocked else max(waits, default=0.0))
+            longest = self._parts.note_waits(self._inflight.long_waits(self._clock(), SLOW_AFTER))
+            self.note_wait(0.0 if self.blocked else longest)
 
     def say(self, state: DestinationState, reason: str, *, again: bool = False) -> None:
         """Whether it answers is in the relay's state, too."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from relay.core.event import EventId, OutboxEvent
 from relay.core.telemetry import EngineCounter, Telemetry
@@ -102,9 +102,15 @@ class InFlight:
         return any(other.unfinished for other in others if not other.is_slow(now))
 
     @property
-    def undecided(self) -> bool:
-        """Whether timeouts are held for a probe."""
-        return any(batch.undecided for batch in self.batches)
+    def undecided(self) -> list[OutboxEvent]:
+        """The events whose timeouts are held for a probe."""
+        return [event for batch in self.batches for event, _ in batch.undecided]
+
+    def long_waits(self, now: float, seconds: float) -> Iterator[tuple[OutboxEvent, float]]:
+        """The events that have waited for their answers for that long, and how long."""
+        for batch in self.batches:
+            if (waited := now - batch.offered_at) >= seconds:
+                yield from ((event, waited) for event in batch.offered.values())
 
     @property
     def unanswered(self) -> int:

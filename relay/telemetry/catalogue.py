@@ -193,8 +193,8 @@ DESTINATION_STATE = _row(
     "openoutbox_destination_state",
     _G,
     ("destination",),
-    "State of each destination: 1 flowing, 2 slow, 3 blocked, 4 away, 5 refused. A single destination has the name of "
-    "PUBLISHER_NAME.",
+    "State of each destination: 1 flowing, 2 slow, 3 blocked, 4 away, 5 refused. A single one has the name of "
+    "PUBLISHER_NAME; NAME/PART is a queue, topic or node, while it does not flow.",
     Section.DESTINATIONS,
 )
 DESTINATION_AWAY = _row(

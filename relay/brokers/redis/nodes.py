@@ -43,7 +43,7 @@ class RedisNodes:
 
     def __init__(self, connect: Connect, ask: Ask) -> None:
         self._connect = connect
-        self._shards = Shards(lambda: bool(self._nodes), lambda event: self._nodes.get(_slot(event.event_type)), ask)
+        self._shards = Shards(lambda: bool(self._nodes), self.owner_of, ask)
         self._sessions: dict[RedisAddress | None, CurrentSession[RedisSession]] = {}
         self._nodes: dict[int, RedisAddress] = {}
         """The node of each slot that events were redirected for."""
@@ -59,13 +59,22 @@ class RedisNodes:
         """Set while ``abandon`` runs: what is redirected meanwhile is resolved with it."""
 
     @property
+    def owners(self) -> frozenset[RedisAddress]:
+        """The nodes that other ones have named, and no further ones since."""
+        return frozenset(self._nodes.values())
+
+    def owner_of(self, event: OutboxEvent) -> RedisAddress | None:
+        """The one of them that has the event's stream, even while it does not answer."""
+        return self._nodes.get(_slot(event.event_type)) if self._nodes else None
+
+    @property
     def addresses(self) -> frozenset[RedisAddress]:
         """The nodes that events are sent to beside the first server."""
-        return frozenset(self._nodes.values()) - self._forgotten
+        return self.owners - self._forgotten
 
     def node_of(self, event: OutboxEvent) -> RedisAddress | None:
         """The node of the event's stream, as far as it is known; None for the first server."""
-        node = self._nodes.get(_slot(event.event_type)) if self._nodes else None
+        node = self.owner_of(event)
         return None if node in self._forgotten else node
 
     @property

@@ -71,11 +71,12 @@ class RedisPublisher:
     def destination_of(self, event: OutboxEvent) -> str:
         """The node of a cluster that has its stream, by its address, or the servers that a client starts with.
 
-        Empty for a single server, and while no node has named another one.
+        Empty for a single server, and while no node has named another one. One that does not answer has its streams
+        until another node names the next one.
         """
-        if not self._nodes.addresses:
+        if not self._nodes.owners:
             return ""
-        return str(self._nodes.node_of(event) or self._named_servers())
+        return str(self._nodes.owner_of(event) or self._named_servers())
 
     async def probe_destination(self, destination: str, timeout: float) -> None:
         """As ``probe``, of one node; of one that was replaced meanwhile the first server, which names the next one."""
@@ -83,7 +84,8 @@ class RedisPublisher:
         try:
             async with asyncio.timeout(timeout):
                 if destination or not nodes:
-                    await self._ping_node(next((node for node in nodes if str(node) == destination), None))
+                    named = (node for node in self._nodes.owners if str(node) == destination)
+                    await self._ping_node(next(named, None))
                 else:
                     await self._ping_any([None, *nodes])
         except TimeoutError:

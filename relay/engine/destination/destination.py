@@ -13,9 +13,9 @@
              was refused
 
 Each state but flowing has an alert (docs/operate/alerts.md); ``destination_back`` is the log line of its end.
-``relay.engine.gate`` is
-the destination of a whole relay: while it does not answer, nothing is claimed. ``relay.engine.destination.member`` is
-one of several: while it does not answer, its own events wait.
+``relay.engine.gate`` is the destination of a whole relay: while it does not answer, nothing is claimed.
+``relay.engine.destination.member`` is one of several: while it does not answer, its own events wait.
+``relay.engine.destination.parts`` has the states of what can fail on its own within one.
 
 A timeout alone decides nothing (docs/reference/messages.md#errors): its events are undecided until a probe with a
 deadline of its own has ended. Acknowledgements that came during a probe outweigh one that was only starved. A
@@ -30,32 +30,23 @@ comes: so forgetting follows each of them.
 from __future__ import annotations
 
 import asyncio
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from relay.core.destination import DestinationCondition, DestinationState, WatchedDestination
+from relay.core.destination import DestinationState, WatchedDestination
 from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable
+from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
+from relay.engine.destination.parts import WatchedParts, forgotten_after
+from relay.engine.destination.watched import Watched
 from relay.engine.probetime import ProbeTime
 from relay.engine.waiting import wait_event
 
-logger = logging.getLogger(__name__)
-
-_SAID = {
-    DestinationState.FLOWING: (logging.INFO, "back", "destination %s %s"),
-    DestinationState.SLOW: (logging.WARNING, "slow", "destination %s is slow: %s"),
-    DestinationState.BLOCKED: (logging.ERROR, "blocked", "destination %s answers probes and takes no events: %s"),
-    DestinationState.AWAY: (logging.ERROR, "away", "destination %s cannot be reached: %s"),
-    DestinationState.REFUSED: (logging.ERROR, "refused", "destination %s refuses the relay: %s"),
-}
 _SHARED = 0.9  # of the retry interval, after the beginning of a probe without an answer
 _PROBE_GRACE = 1.0  # seconds that a probe may take beyond its own deadline
-_SLOW_AFTER = 5.0  # seconds without an answer to an event
-_SLOW_FOR = 30.0  # seconds since an event waited that long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +61,8 @@ class Times:
     health_check_interval: float = float("inf")
     """Between two probes of one that answers; infinite where another task calls ``check``."""
 
-    @property
-    def forget_blocked(self) -> float:
-        """How long no event may come back before one that is blocked counts as flowing: longer than a hold (away)."""
-        return 90.0 + 2 * self.retry_interval
 
-
-class Destination(ABC):
+class Destination(Watched, ABC):
     """See the module's text. Everything runs in the event loop's thread."""
 
     def __init__(
@@ -87,20 +73,14 @@ class Destination(ABC):
         clock: Callable[[], float],
         attention: asyncio.Event,
         reason: str = "",
+        parts: WatchedParts | None = None,
     ) -> None:
         """``attention`` is set when there is something to look at; ``reason`` is why it does not answer as yet."""
-        self.name = name
-        self.title = f"destination {name}"
-        """Its name in reasons and in /readyz."""
+        super().__init__(name, clock)
         self.publisher = publisher
         self.times = times
+        self._parts = WatchedParts(name, publisher, clock, times.retry_interval) if parts is None else parts
         self._why = {DestinationState.AWAY: reason} if reason else {}
-        """Why it is in each state that it is in; the worst of them is its state. One that refuses is away, too."""
-        self._began = 0.0
-        """When its state began; set when it is watched."""
-        self._slow_at = 0.0
-        """When an event waited for long last."""
-        self._clock = clock
         self._attention = attention
         self._opened = asyncio.Event()
         if not reason:
@@ -122,12 +102,12 @@ class Destination(ABC):
 
     @property
     @abstractmethod
-    def undecided(self) -> bool:
-        """Whether timeouts or cuts wait for a probe."""
+    def undecided(self) -> Collection[OutboxEvent]:
+        """The events whose timeouts or cuts wait for a probe."""
 
     @abstractmethod
     def decide_undecided(self) -> None:
-        """A probe was answered: timeouts are failed attempts, cuts are suspect."""
+        """A probe was answered: timeouts are failed attempts, cuts are suspect, but for a part that does not answer."""
 
     @abstractmethod
     async def forget(self, reason: str) -> None:
@@ -137,15 +117,8 @@ class Destination(ABC):
         """Why an event came back unreachable; empty where none did, or ``shut`` was called for it."""
         return ""
 
-    def look(self) -> None:  # noqa: B027 - another task looks at one of several
+    def look(self) -> None:
         """Look at one that answers, after a probe, and when events came back or are answered again."""
-
-    def say(self, state: DestinationState, reason: str, *, again: bool = False) -> None:
-        """Log what begins; FLOWING is the end of it, and what it does then. ``again``: it was so before."""
-        if not again:
-            level, action, message = _SAID[state]
-            extra = {"action": f"destination_{action}", "destination": self.name}
-            logger.log(level, message, self.name, reason, extra=extra)
 
     # The same for both.
 
@@ -159,11 +132,6 @@ class Destination(ABC):
         await self._opened.wait()
 
     @property
-    def state(self) -> DestinationState:
-        """The value of ``openoutbox_destination_state``."""
-        return max(self._why, default=DestinationState.FLOWING)
-
-    @property
     def reason(self) -> str:
         """Why it does not answer; empty while it does."""
         return self._why.get(DestinationState.AWAY, "")
@@ -174,27 +142,9 @@ class Destination(ABC):
         return self._why.get(DestinationState.BLOCKED, "")
 
     @property
-    def condition(self) -> DestinationCondition:
-        """Its state, since when, and why."""
-        state = self.state
-        return DestinationCondition(state.name.lower(), self._clock() - self._began, self._why.get(state, ""))
-
-    @property
-    def late_types(self) -> Collection[str]:
-        """See ``WatchedDestination``."""
-        return ()
-
-    def _note(self, why: Mapping[DestinationState, str], end: str = "") -> None:
-        """Note why it is in these states; empty for one that is over. Nothing else changes its state, or says so.
-
-        ``end`` is said when all of them are over.
-        """
-        before, was = self.state, max(self._why.keys() & why.keys(), default=DestinationState.FLOWING)
-        self._why = {state: reason for state, reason in {**self._why, **why}.items() if reason}
-        now = max(self._why.keys() & why.keys(), default=DestinationState.FLOWING)
-        if self.state is not before:
-            self._began = self._clock()
-        self.say(now, why.get(now, end), again=now is was)
+    def parts(self) -> Mapping[str, WatchedDestination]:
+        """Those that do not flow, by name; none while no part of it answers."""
+        return {} if self.reason else self._parts.shown
 
     async def run(self) -> None:
         """Watch it while it answers, probe it until it does, without end."""
@@ -221,7 +171,9 @@ class Destination(ABC):
         elif self.undecided:
             with suppress(BrokerUnreachable):
                 await self.check(self._time.flowing)
-                self.decide_undecided()
+                await self._parts.probe(self.undecided, self._time.flowing)
+                if self.is_open:  # else ``run`` makes the client forget, and that decides
+                    self.decide_undecided()
         else:
             self.look()
 
@@ -255,10 +207,10 @@ class Destination(ABC):
                 self._time.note_answer(self._clock() - began)
             if self.reason:
                 self._forget_for = ""
-                self._note({DestinationState.AWAY: "", DestinationState.REFUSED: ""}, "answers")
+                self.note({DestinationState.AWAY: "", DestinationState.REFUSED: ""}, "answers")
                 self._opened.set()
                 self._attention.set()  # what is undecided is looked at once more, since nothing is forgotten now
-            if self.blocked and self._clock() - self._blocked_at > self.times.forget_blocked:
+            if self.blocked and self._clock() - self._blocked_at > forgotten_after(self.times.retry_interval):
                 self.block("")
 
     def shut(self, reason: str, *, refused: bool | None = None) -> None:
@@ -275,25 +227,16 @@ class Destination(ABC):
             self._opened.clear()
         reason = self._forget_for = reason or self.reason or "no answer"
         refused = DestinationState.REFUSED in self._why if refused is None else refused
-        self._note({DestinationState.AWAY: reason, DestinationState.REFUSED: reason if refused else ""})
+        self.note({DestinationState.AWAY: reason, DestinationState.REFUSED: reason if refused else ""})
         self._attention.set()
 
     def block(self, reason: str) -> None:
         """It takes nothing although it answers, or, with an empty reason, takes events again."""
         self._blocked_at = self._clock()
-        self._note({DestinationState.BLOCKED: reason}, "takes events")
-
-    def note_wait(self, seconds: float) -> None:
-        """An event has waited for its answer for so long; 0 where none waits."""
-        now, slow = self._clock(), DestinationState.SLOW
-        if seconds >= _SLOW_AFTER:
-            self._slow_at = now
-            if slow not in self._why:
-                self._note({slow: f"no answer to an event for {seconds:.0f} s, while probes are answered"})
-        elif slow in self._why and now - self._slow_at >= _SLOW_FOR:
-            self._note({slow: ""}, "answers in time")
+        self.note({DestinationState.BLOCKED: reason}, "takes events")
 
 
 def troubles(destinations: Iterable[WatchedDestination]) -> dict[str, str]:
-    """Those that do not flow: what they are like, since when and why."""
-    return {one.title: str(one.condition) for one in destinations if one.state is not DestinationState.FLOWING}
+    """Those that do not flow, and parts of them: what they are like, since when and why."""
+    each = [one for whole in destinations for one in (whole, *whole.parts.values())]
+    return {one.title: str(one.condition) for one in each if one.state is not DestinationState.FLOWING}

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from relay.core.destination import DestinationState
@@ -42,6 +43,7 @@ from relay.core.proofs import HeldLeases, Proofs
 from relay.engine.destination.copies import CopyLeases
 from relay.engine.destination.destination import Destination, Times
 from relay.engine.destination.late import Lateness
+from relay.engine.destination.watched import SLOW_AFTER
 
 logger = logging.getLogger(__name__)
 
@@ -169,6 +171,8 @@ class Member(Destination):
     def _resolve(self, sink: OutcomeSink, resolutions: Sequence[Resolution]) -> None:
         passed: list[Resolution] = []
         now = self._clock()
+        if self._parts:
+            self._parts.answered(resolutions)
         for event, outcome in resolutions:
             if (offered := self._open.pop(id(event), None)) is None:
                 continue
@@ -177,21 +181,23 @@ class Member(Destination):
             if isinstance(outcome, TimedOut | ConnectionCut):
                 self._undecided.append((event, outcome, sink))
             else:
-                passed.append((event, self._learn(outcome)))
+                passed.append((event, self._learn(event, outcome)))
         if self._undecided and self._echo is None:
             self._attention.set()
         if passed:
             sink(passed)
 
-    def _learn(self, outcome: Outcome) -> Outcome:
+    def _learn(self, event: OutboxEvent, outcome: Outcome) -> Outcome:
         """What an outcome says of this destination, and what becomes of it for the engine."""
         if isinstance(outcome, Unreachable):
             if self._echo is None:
                 self.shut(outcome.reason)
             return self._no_answer()
         if isinstance(outcome, Away):
+            if (away := self._parts.take(event, outcome)) is not None:
+                return away
             reason = f"{self.title}: {outcome.reason}"
-            if not outcome.reported_as:  # a shard: answers of the others begin and end nothing, and it is said by type
+            if not outcome.reported_as:  # without a name: it is said by type
                 return Away(reason)
             self.block(outcome.reason)
             return Away(reason, self.title)
@@ -238,8 +244,9 @@ class Member(Destination):
             # ``run`` takes back what the broker does not take: it would keep the places of those that do.
             self._forget_for = reason
             self._attention.set()
-        self.note_wait(now - self._oldest_at)
-        if self._waiting or self._open or DestinationState.SLOW in self._why:
+        waits = ((one.event, now - one.at) for one in self._open.values())
+        self.note_wait(self._parts.note_waits(takewhile(lambda wait: wait[1] >= SLOW_AFTER, waits)))
+        if self._waiting or self._open or self._parts or DestinationState.SLOW in self._why:
             self._look_later()
 
     @property
@@ -260,21 +267,24 @@ class Member(Destination):
         return self._acknowledged
 
     @property
-    def undecided(self) -> bool:
+    def undecided(self) -> Collection[OutboxEvent]:
         """Of what was offered to this destination."""
-        return bool(self._undecided)
+        return [event for event, *_ in self._undecided]
 
     def decide_undecided(self) -> None:
         """A cut is passed on."""
-        self._resolve_undecided(
-            lambda outcome: Transient(outcome.code, outcome.reason) if isinstance(outcome, TimedOut) else outcome
-        )
 
-    def _resolve_undecided(self, outcome_of: Callable[[TimedOut | ConnectionCut], Outcome]) -> None:
+        def decided(event: OutboxEvent, outcome: TimedOut | ConnectionCut) -> Outcome:
+            answered = Transient(outcome.code, outcome.reason) if isinstance(outcome, TimedOut) else outcome
+            return self._parts.outcome_of(event) or answered
+
+        self._resolve_undecided(decided)
+
+    def _resolve_undecided(self, outcome_of: Callable[[OutboxEvent, TimedOut | ConnectionCut], Outcome]) -> None:
         undecided, self._undecided = self._undecided, []
         by_sink: dict[OutcomeSink, list[Resolution]] = {}
         for event, outcome, sink in undecided:
-            by_sink.setdefault(sink, []).append((event, outcome_of(outcome)))
+            by_sink.setdefault(sink, []).append((event, outcome_of(event, outcome)))
         for sink, resolutions in by_sink.items():
             sink(resolutions)
 
@@ -312,7 +322,7 @@ class Member(Destination):
             for place, one in held.items():
                 if one.leases is not None and one.leases.has_begun(one.event):
                     self._open[place] = one
-        self._resolve_undecided(lambda _: self._no_answer())
+        self._resolve_undecided(lambda *_: self._no_answer())
         return [(one.event, one.sink) for place, one in held.items() if place not in self._open]
 
     async def abandon(self, reason: str) -> None:

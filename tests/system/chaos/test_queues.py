@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import partial
 
 import pytest
@@ -53,8 +55,16 @@ def test_a_queue_that_hangs_holds_up_no_event_of_another(
             wait_until(partial(delivered, 20 * number), what="the other queue's events")
         [(slowest,)] = outbox.rows(f"max(delivered_at - created_at) FILTER (WHERE event_type = '{good}')")
         assert slowest.total_seconds() < patience(2.0)
-        wait_until(lambda: "slow since" in relay.get("/readyz")[1], what="/readyz to say so")
+        said = re.compile(f'"destination sqs/{bad}": ?"degraded: (slow|away) since ')
+        wait_until(lambda: said.search(relay.get("/readyz")[1]), what="/readyz to say so of this queue")
         assert relay.get("/readyz")[0] == 200
+        wait_until(
+            lambda: json.loads(relay.get("/stats")[1])["destinations"][f"sqs/{bad}"]["state"] == "away",
+            what="/stats to say that it is away",
+        )
+        shown = re.compile(rf'^openoutbox_destination_state{{.*destination="sqs/{bad}".*}} 4', re.MULTILINE)
+        assert shown.search(relay.get("/metrics")[1])
+        assert f"sqs/{good}" not in relay.get("/metrics")[1]
 
 
 @pytest.mark.rabbitmq

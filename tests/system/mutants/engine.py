@@ -189,8 +189,8 @@ ENGINE: Final = (
     Mutant(
         "a timeout is decided without a probe",
         "relay/engine/destination/destination.py",
-        "                await self.check(self._time.flowing)\n                self.decide_undecided()",
-        "                self.decide_undecided()",
+        "                await self.check(self._time.flowing)\n                await self._parts",
+        "                await self._parts",
         (
             f"{_GATE}::test_a_timeout_is_the_brokers_fault_where_it_does_not_answer",
             _GATE,

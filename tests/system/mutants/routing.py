@@ -11,6 +11,7 @@ _AWAY = "tests/engine/test_away.py"
 _FAN_OUT = "tests/engine/destination/test_fanout.py"
 _ENGINE = "tests/engine/test_fan_out.py"
 _BLOCKED = "tests/engine/test_blocked.py"
+_PARTS = "tests/engine/test_parts.py"
 _LAWS = "tests/system/simulation/test_laws.py"
 _CONFORMANCE = "tests/brokers/test_conformance.py::test_a_destination_in_trouble_holds_up_no_other"
 _LOOP = "tests/app/test_loop.py"
@@ -74,7 +75,7 @@ ROUTING: Final = (
     ),
     Mutant(
         "what is slow once stays slow",
-        "relay/engine/destination/destination.py",
+        "relay/engine/destination/watched.py",
         "        elif slow in self._why and now - self._slow_at >= _SLOW_FOR:",
         "        elif False:",
         (f"{_BLOCKED}::test_one_whose_answers_take_long_is_slow_until_they_do_not",),
@@ -117,9 +118,37 @@ ROUTING: Final = (
     Mutant(
         "a timeout of one destination is decided without a probe",
         "relay/engine/destination/destination.py",
-        "                await self.check(self._time.flowing)\n                self.decide_undecided()",
-        "                self.decide_undecided()",
+        "                await self.check(self._time.flowing)\n                await self._parts",
+        "                await self._parts",
         (f"{_SEVERAL}::test_a_timeout_or_cut_is_decided_by_a_probe_of_that_destination",),
+    ),
+    Mutant(
+        "an event without an answer has failed an attempt though its part does not answer",
+        "relay/engine/destination/parts.py",
+        "        return self.take(event, Away(reason)) if reason else None",
+        "        return None",
+        (f"{_PARTS}::test_a_queue_that_hangs_is_slow_then_away_then_back_and_uses_no_attempt",),
+    ),
+    Mutant(
+        "a state keeps the name of a server that was replaced",
+        "relay/engine/destination/parts.py",
+        "if name != OTHERS and self._name_of(part.event) != name:",
+        "if False:",
+        (f"{_PARTS}::test_a_state_does_not_keep_the_name_of_a_server_that_was_replaced",),
+    ),
+    Mutant(
+        "each part has its own state, however many there are",
+        "relay/engine/destination/parts.py",
+        "        if name not in self._parts and len(self._parts) >= MOST_PARTS:",
+        "        if False:",
+        (f"{_PARTS}::test_a_thousand_have_their_own_state_and_the_rest_share_one",),
+    ),
+    Mutant(
+        "one part that takes nothing blocks the whole destination",
+        "relay/engine/destination/member.py",
+        "            if (away := self._parts.take(event, outcome)) is not None:",
+        "            if (away := None) is not None:",
+        (f"{_PARTS}::test_one_that_takes_nothing_blocks_no_other_queue",),
     ),
     Mutant(
         "one destination that is away is unreachable for all",
