@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -43,27 +44,32 @@ def test_sigterm_in_the_middle_of_a_drain_leaves_nothing_delivering_and_sends_no
 
 @pytest.mark.parametrize("ordering", ["none", "key"])
 def test_sigterm_begins_no_webhook_and_waits_for_those_under_way(
-    outbox: Outbox, daemon: StartDaemon, own_webhooks: WebhookServer, ordering: str
+    outbox: Outbox, daemon: StartDaemon, own_webhooks: WebhookServer, tmp_path: Path, ordering: str
 ) -> None:
-    """Each takes two seconds."""
+    """Each takes two seconds at one of two endpoints, where hundreds wait; the other has had its own by then."""
     add_extension(outbox.url, TableName(), "key-order")
-    outbox.insert([Row("slow", partition_key=f"key-{number % 50}") for number in range(400)])
+    names = ["slow"] * 4 + ["prompt"]
+    outbox.insert([Row(name, partition_key=f"{name}-{number % 50}") for number in range(100) for name in names])
+    table = tmp_path / "endpoints.toml"
+    url = own_webhooks.url
+    table.write_text("\n".join(f'[[endpoints]]\nevents = "{name}"\nurl = "{url}/{name}"\n' for name in set(names)))
     relay = daemon(
         PUBLISHER_TYPE="http",
-        PUBLISHER_URL=own_webhooks.url,
+        HTTP_ENDPOINTS_FILE=str(table),
         HTTP_ALLOW_PRIVATE="true",
         ORDERING=ordering,
         SHUTDOWN_TIMEOUT="60s",
         BATCH_SIZE="200",
         HTTP_CONNECTIONS_PER_HOST="8",
     )
-    wait_until(lambda: outbox.counts().get("DELIVERED", 0) >= 8, what="the first answers")
+    wait_until(lambda: outbox.counts().get("DELIVERED", 0) >= 108, what="the prompt one's, and answers of the other")
     before = outbox.counts()["DELIVERED"]
     assert relay.stop() == 0
     after = outbox.counts()
     assert after["DELIVERED"] - before <= 2 * 8
-    assert after == {"DELIVERED": after["DELIVERED"], "PENDING": 400 - after["DELIVERED"]}
-    assert len(own_webhooks.received("slow")) == after["DELIVERED"], "none was cut"
+    assert after == {"DELIVERED": after["DELIVERED"], "PENDING": 500 - after["DELIVERED"]}
+    assert len(own_webhooks.received("slow")) + 100 == after["DELIVERED"], "none was cut"
+    assert len(own_webhooks.received("prompt")) == 100, "none was sent twice"
     assert outbox.rows("max(attempts)") == [(0,)]
 
 
