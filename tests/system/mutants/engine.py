@@ -17,6 +17,7 @@ _RELAY = "tests/engine/test_relay.py"
 _SETTLE = "tests/engine/test_settle.py"
 _SUSPECTS = "tests/engine/test_suspects.py"
 _BACKOFF = "tests/core/test_backoff.py"
+_STOPPING = "tests/system/acceptance/test_stopping_and_outages.py"
 
 ENGINE: Final = (
     # Leases.
@@ -195,6 +196,13 @@ ENGINE: Final = (
             f"{_GATE}::test_a_timeout_is_the_brokers_fault_where_it_does_not_answer",
             _GATE,
         ),
+    ),
+    Mutant(
+        "what is not on its way at a stop is sent on",
+        "relay/engine/relay.py",
+        '        self._offers.take_back("the relay is stopping")\n',
+        "",
+        (f"{_STOPPING}::test_sigterm_begins_no_webhook_and_waits_for_those_under_way",),
     ),
     Mutant(
         "what was claimed while the gate closed is offered",
