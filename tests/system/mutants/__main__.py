@@ -14,6 +14,7 @@ from tests.support.paths import ROOT
 from tests.system.mutants.catalogue import MUTANTS
 from tests.system.mutants.mutant import Mutant, StaleMutant
 from tests.system.mutants.trial import Trial, Verdict, attempt, control
+from tests.system.simulation.__main__ import KINDS
 
 
 def _arguments() -> argparse.Namespace:
@@ -27,6 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--histories", type=int, default=0, metavar="N", help="instead of the tests, play up to N random histories"
     )
+    parser.add_argument("--kind", choices=KINDS, default="all", help="of the histories (default: all)")
     return parser.parse_args()
 
 
@@ -35,10 +37,10 @@ def _check(mutants: Sequence[Mutant]) -> None:
         mutant.apply((ROOT / mutant.path).read_text(encoding="utf-8"))
 
 
-def _try_all(mutants: Sequence[Mutant], jobs: int, histories: int) -> list[Trial]:
+def _try_all(mutants: Sequence[Mutant], jobs: int, histories: int, kind: str) -> list[Trial]:
     trials: list[Trial] = []
     with ThreadPoolExecutor(jobs) as pool:
-        for number, trial in enumerate(pool.map(partial(attempt, histories=histories), mutants), 1):
+        for number, trial in enumerate(pool.map(partial(attempt, histories=histories, kind=kind), mutants), 1):
             trials.append(trial)
             line = f"{number} of {len(mutants)} · {trial.verdict} · {trial.name} · {trial.killer or trial.detail}"
             print(f"{line} · {trial.seconds:.0f} s", file=sys.stderr, flush=True)
@@ -62,7 +64,7 @@ def main() -> int:
         for mutant in mutants:
             print(f"{mutant.name}\n    {mutant.path}\n    {' '.join(mutant.tests)}")
         return 0
-    trials = _try_all(mutants, arguments.jobs, arguments.histories)
+    trials = _try_all(mutants, arguments.jobs, arguments.histories, arguments.kind)
     if arguments.json:
         print(json.dumps([asdict(trial) for trial in trials], indent=2))
     for trial in trials:

@@ -10,6 +10,7 @@ _FINDING = "tests/engine/test_finding.py"
 _SENDING = "tests/brokers/kafka/test_transactions.py"
 _READING = "tests/brokers/kafka/test_proofs.py"
 _PINNED = "tests/engine/test_pinned.py"
+_HISTORIES = "tests/system/simulation/test_transactions.py"
 
 PROOFS: Final = (
     Mutant(
@@ -38,7 +39,10 @@ PROOFS: Final = (
         "relay/engine/fences.py",
         "if lease.sent_at >= since and lease",
         "if lease",
-        (f"{_PINNED}::test_a_transaction_begins_with_leases_that_last_and_of_its_epoch_alone",),
+        (
+            f"{_PINNED}::test_a_transaction_begins_with_leases_that_last_and_of_its_epoch_alone",
+            f"{_HISTORIES}::test_a_few_histories_keep_every_promise",
+        ),
     ),
     Mutant(
         "an event without a proof is settled",

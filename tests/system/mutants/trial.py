@@ -51,15 +51,15 @@ class Trial:
     seconds: float
 
 
-def attempt(mutant: Mutant, histories: int = 0) -> Trial:
-    """Try one mutant on its tests, or on that many random histories instead. Raises StaleMutant."""
+def attempt(mutant: Mutant, histories: int = 0, kind: str = "all") -> Trial:
+    """Try one mutant on its tests, or on that many random histories of a kind instead. Raises StaleMutant."""
     began = time.monotonic()
     with _copy() as folder:
         path = folder / mutant.path
         source = path.read_text(encoding="utf-8")
         path.write_text(mutant.apply(source), encoding="utf-8")
         if histories:
-            verdict, killer, detail = _simulate(folder, histories)
+            verdict, killer, detail = _simulate(folder, histories, kind)
         else:
             verdict, killer, detail = _run_tests(folder, mutant.tests)
     return Trial(mutant.name, mutant.path, verdict, killer, detail, round(time.monotonic() - began, 1))
@@ -133,9 +133,9 @@ def _last_lines(run: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in (run.stdout + run.stderr).splitlines() if line.strip()][-3:]
 
 
-def _simulate(folder: Path, histories: int) -> tuple[Verdict, str, str]:
+def _simulate(folder: Path, histories: int, kind: str) -> tuple[Verdict, str, str]:
     try:
-        run = _run(folder, *_SIMULATION, str(histories))
+        run = _run(folder, *_SIMULATION, str(histories), "--kind", kind)
     except subprocess.TimeoutExpired:
         return Verdict.FAULTY, "", f"no end within {_LONGEST_RUN:g} s"
     for line in run.stdout.splitlines():

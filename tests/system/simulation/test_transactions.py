@@ -8,7 +8,7 @@ import pytest
 
 from tests.system.simulation.mutate import mutate
 from tests.system.simulation.transactional_client import TransactionalClient
-from tests.system.simulation.transactions import Busy, Stranger, TransactionalWorld, draw_transactions
+from tests.system.simulation.transactions import Busy, Forgotten, Stranger, TransactionalWorld, draw_transactions
 from tests.system.simulation.world import play
 
 _FEW = 300
@@ -35,7 +35,7 @@ def test_many_histories_keep_every_promise(first: int) -> None:
 def test_histories_have_all_that_matters() -> None:
     plans = [draw_transactions(seed) for seed in range(100)]
     faults = [fault for plan in plans for fault in plan.faults]
-    assert {Busy, Stranger} <= {type(fault) for fault in faults}
+    assert {Busy, Forgotten, Stranger} <= {type(fault) for fault in faults}
     assert {len(plan.relays) for plan in plans} == {1, 2, 3}
     assert {(plan.key_order is None, plan.keeps_runs) for plan in plans} == {
         (True, False),
@@ -63,6 +63,12 @@ def test_asking_without_ending_the_holder_is_found(monkeypatch: pytest.MonkeyPat
 def test_a_renewal_within_a_transaction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, "relay.engine.fences", "        if self.pinned:", "        if False:")
     assert "seen twice" in next(violations(262, _MANY))
+
+
+def test_an_old_batch_under_a_new_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a relay that was ended in its sleep, made new producers, and was frozen again."""
+    mutate(monkeypatch, "relay.engine.fences", "if lease.sent_at >= since and lease", "if lease")
+    assert "seen twice" in next(violations(1, _MANY))
 
 
 @pytest.mark.parametrize(

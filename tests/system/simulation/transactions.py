@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from relay.core.event import EventId, Status
@@ -24,9 +25,10 @@ from tests.system.simulation import faults as f
 from tests.system.simulation.broker import Answer, Broker, Client
 from tests.system.simulation.database import run
 from tests.system.simulation.faults import Fault
-from tests.system.simulation.ledger import Ledger, Violation
+from tests.system.simulation.ledger import Hold, Ledger, Violation
 from tests.system.simulation.pauses import PausingOutbox
-from tests.system.simulation.plan import Plan, draw_basis
+from tests.system.simulation.payloads import payload
+from tests.system.simulation.plan import DESTINATIONS, NewEvent, Plan, Transaction, draw_basis
 from tests.system.simulation.storage import SimulatedStorage
 from tests.system.simulation.transactional_broker import Entry, TransactionalBroker
 from tests.system.simulation.transactional_client import TransactionalClient
@@ -35,6 +37,8 @@ from tests.system.simulation.world import World
 _DONE_AFTER = 240.0
 """Seconds after the last fault by which every event has come to its end."""
 _STEP = 0.5
+_LATE = 40
+"""Events that are inserted shortly before a relay is ended."""
 
 
 class _Memory(PausingOutbox, AskedMemoryOutbox):
@@ -98,13 +102,33 @@ class Stranger(Fault):
 class Busy(Fault):
     """Threads of relays are busy: what was begun is sent later."""
 
+    share: float = 0.5
+
     def begin(self, world: World) -> None:
         assert isinstance(world, TransactionalWorld)
-        world.broker.busy = 0.5
+        world.broker.busy = self.share
 
     def end(self, world: World) -> None:
         assert isinstance(world, TransactionalWorld)
         world.broker.busy = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten(f.OneRelay):
+    """The lease of a claim whose reply the relay never got has run out: its transactional ids are ended."""
+
+    def begin(self, world: World) -> None:
+        world.database.set_clock()
+        table, ledger = world.database.table, world.ledger
+        now = table.tick()
+        row = MemoryRow(EventId("forgotten"), "x", payload(2), now, now, now)
+        row.insertion_order = table.inserted = table.inserted + 1
+        row.status, row.locked_by = Status.DELIVERING, self.name
+        row.locked_at = now - timedelta(seconds=world.plan.lease + 0.001)
+        table.rows[row.event_id] = row
+        ledger.commit(row)
+        ledger.holder[row.event_id] = Hold(world.current(self.name).process.name, ledger.clock())
+        ledger.states[row.event_id] = row.status
 
 
 class TransactionalWorld(World):
@@ -184,7 +208,40 @@ def draw_transactions(seed: int) -> Plan:
     ]
     always = rng.sample(always, rng.choice([0, 1, 2]))
     faults = sorted((*always, *(rng.choice(drawn)() for _ in range(rng.choice([2, 3, 4, 6])))), key=lambda one: one.at)
-    return _in_some_order(replace(basis, faults=_one_at_a_time(faults), mode="safety"))
+    plan = replace(basis, faults=_one_at_a_time(faults), mode="safety")
+    rng = random.Random(f"forgotten {seed}")
+    return _in_some_order(_with_forgotten_claim(plan, rng) if len(names) > 1 and rng.random() < 0.2 else plan)
+
+
+def _with_forgotten_claim(plan: Plan, rng: random.Random) -> Plan:
+    """A relay sleeps while it is ended for a claim that it has forgotten, and wakes with batches of before that.
+
+    It makes new producers, and is frozen again while it offers those batches.
+    """
+    lease, name = plan.lease, rng.choice(plan.relays).name
+    claimed = lease * rng.uniform(0.5, 1.0)
+    asleep = claimed + lease * rng.uniform(0.03, 0.08)
+    at = claimed + lease * rng.uniform(0.1, 0.2)
+    woken = at + lease * rng.uniform(0.05, 0.18)
+    again = woken + lease * rng.uniform(0.01, 0.2)
+    faults = (
+        Busy(claimed, again, 0.9),
+        f.Freeze(asleep, woken, name),
+        Forgotten(at, at, name),
+        f.Freeze(again, again + lease * rng.uniform(0.8, 1.6), name),
+    )
+    events = tuple(NewEvent(EventId(f"late{number}"), rng.choice(DESTINATIONS), None, 2) for number in range(_LATE))
+    transactions = (*plan.transactions, Transaction(claimed, 0.0, False, events))
+    return replace(
+        plan,
+        faults=tuple(sorted(faults, key=lambda one: one.at)),
+        transactions=tuple(sorted(transactions, key=lambda one: one.at)),
+        relays=tuple(replace(one, options=tuple(map(_polls_often, one.options))) for one in plan.relays),
+    )
+
+
+def _polls_often(options: EngineOptions) -> EngineOptions:
+    return replace(options, poll_interval=0.1)
 
 
 def _in_some_order(plan: Plan) -> Plan:
