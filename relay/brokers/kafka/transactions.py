@@ -30,6 +30,7 @@ from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable, Withheld
 from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases, LeasedRow, Proofs, Proven
+from relay.core.tasks import ended
 
 _log = logging.getLogger(__name__)
 
@@ -159,12 +160,13 @@ class KafkaTransactions(KafkaAsking, Proofs):
         await super().probe(timeout)
         if self._prepared:
             return
-        if self._preparing is None or self._preparing.done():
+        if self._preparing is None:
             self._preparing = asyncio.get_running_loop().create_task(self._prepare())
+        if not await ended(self._preparing, timeout):
+            raise BrokerUnreachable("the transactions of this relay's former life are being ended")
+        prepared, self._preparing = self._preparing, None
         try:
-            await asyncio.wait_for(asyncio.shield(self._preparing), timeout)
-        except TimeoutError:
-            raise BrokerUnreachable("the transactions of this relay's former life are being ended") from None
+            prepared.result()
         except ConfigError as error:
             raise BrokerRefused(str(error)) from None
 

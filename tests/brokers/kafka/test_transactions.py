@@ -15,6 +15,7 @@ from relay.brokers.kafka.fencing import Fencings
 from relay.brokers.kafka.proofs import records, rows_of, topic_of
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.clock import steady_seconds
+from relay.core.errors import BrokerUnreachable
 from relay.core.event import EventId, Fence, OutboxEvent, RoutedEvent
 from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable, Withheld
 from relay.core.proofs import Begun, LeasedRow
@@ -41,7 +42,8 @@ def embedded() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 async def sending(embedded: EmbeddedBroker, request: pytest.FixtureRequest) -> AsyncIterator[Sending]:
     changes = {"transactions": True, "relay_id": "relay-a", "transactions_prefix": PREFIX, "lease_timeout": 30.0}
-    options = kafka_options(embedded.url, **changes, in_order=getattr(request, "param", False))
+    allowed = ("*", topic_of(PREFIX))
+    options = kafka_options(embedded.url, **changes, in_order=getattr(request, "param", False), allowed_types=allowed)
     publisher = KafkaTransactions(options)
     publisher._prepared = True  # the mock cluster makes no topics on request
     await publisher.open()
@@ -74,12 +76,16 @@ async def test_a_transaction_is_acknowledged_as_a_whole_and_leaves_a_proof(
 async def test_an_event_that_cannot_be_sent_gets_its_verdict_and_is_not_proven(
     sending: Sending, embedded: EmbeddedBroker
 ) -> None:
-    events = [event(201), event(202, "no topic"), event(203, size=11_000_000), event(204, topic_of(PREFIX)), event(205)]
+    forged, routed = event(204, topic_of(PREFIX)), RoutedEvent(*event(206, topic_of(PREFIX)))
+    routed.row_type = TOPIC
+    events = [event(201), event(202, "no topic"), event(203, size=11_000_000), forged, event(205), routed]
     outcomes = await sending.send(events)
-    assert [type(one) for one in outcomes] == [Acknowledged, Permanent, Permanent, Permanent, Acknowledged]
-    assert [one.code for one in outcomes if isinstance(one, Permanent)] == [
+    assert [one.code if isinstance(one, Permanent) else type(one) for one in outcomes] == [
+        Acknowledged,
         "TOPIC_EXCEPTION",
         "MSG_SIZE_TOO_LARGE",
+        "NOT_ALLOWED",
+        Acknowledged,
         "NOT_ALLOWED",
     ]
     proven = {row.event_id for row in await asyncio.to_thread(proofs_in, embedded.url)}
@@ -92,6 +98,26 @@ async def test_a_lease_that_does_not_last_is_given_back_without_an_attempt(sendi
     sending.leases.short.add(events[0].event_id)
     outcomes = await sending.send(events)
     assert [type(one) for one in outcomes] == [Withheld, Acknowledged]
+
+
+async def test_a_probe_says_why_a_former_life_could_not_be_ended(
+    embedded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where that came later than the probe before it had waited."""
+    publisher, failing = KafkaTransactions(kafka_options(embedded.url, transactions=True)), asyncio.Event()
+
+    async def prepare() -> None:
+        await failing.wait()
+        raise BrokerUnreachable("no right")
+
+    monkeypatch.setattr(publisher, "_prepare", prepare)
+    await publisher.open()
+    with pytest.raises(BrokerUnreachable, match="being ended"):
+        await publisher.probe(1.0)
+    failing.set()
+    with pytest.raises(BrokerUnreachable, match="no right"):
+        await publisher.probe(1.0)
+    await publisher.close()
 
 
 @pytest.mark.parametrize("sending", [True], indirect=True)
