@@ -24,6 +24,7 @@ lease says, and, once the lease has ended, that no relay is there to take it bac
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,13 +36,14 @@ from relay.core.fleet import ReportedCondition, conditions_in
 from relay.core.outcome import Transient
 from relay.core.outside import shown
 from relay.core.pause import Pause, PauseScope
-from relay.core.places import Places
+from relay.core.places import Place, Places
 from relay.outbox.admin.browse import ShownEvent
 from relay.outbox.admin.fleet import FleetMember
 from relay.postgres.codec import Moment
 
 _LONGEST_ERROR: Final = 300  # characters of last_error in a sentence
 _ROUTED: Final = frozenset({"several", "http"})  # destination types of which a relay may have more than one
+_NAMED: Final = frozenset({"sqs", "sns"})  # those whose parts have the names of event types
 CURES: Final = {
     "away": "Restore it, or the way to it: relays probe it and go on automatically.",
     "refused": "Correct the login or the certificate: relays try it and go on automatically.",
@@ -227,18 +229,20 @@ def _destination(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
             reports.setdefault(condition.name, []).append((relay, condition))
     for name, told in reports.items():
         places = [facts.places.get(each.relay_id) for each, _ in told]
-        if not any(_concerns(*report, place) for report, place in zip(told, places, strict=True)):
+        concerns = [_concerns(event, *report, place) for report, place in zip(told, places, strict=True)]
+        if all(concern is False for concern in concerns):
             continue
         [(relay, condition), *_] = told
         routed = any(
             place is None and each.destination_type in _ROUTED and each.state != "paused"
             for (each, _), place in zip(told, places, strict=True)
         )
-        certain = not routed and len(told) == len(relays)
+        certain = not routed and True in concerns and len(told) == len(relays)
         if certain:
             sentence = f"Its destination {name} is {condition.state} since {condition.since}: {condition.reason}"
         else:
-            rest = " if its route goes there" if routed else f", as relay {relay.relay_id} says"
+            said = f", as relay {relay.relay_id} says" if True in concerns else " if it goes there"
+            rest = " if its route goes there" if routed else said
             sentence = f"Destination {name} is {condition.state} since {condition.since}{rest}: {condition.reason}"
         step = CURES[condition.state]
         if routed:
@@ -246,14 +250,30 @@ def _destination(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
         yield Reason("destination", _sentence(sentence), step, ("destination", name), certain)
 
 
-def _concerns(relay: FleetMember, condition: ReportedCondition, places: Places | None) -> bool:
-    """Whether what a relay says of a destination is, or may be, about the event, which it sends to these places.
+def _concerns(
+    event: ShownEvent, relay: FleetMember, condition: ReportedCondition, places: Places | None
+) -> bool | None:
+    """Whether what a relay says of a destination is about the event, which it sends to these places; None: it may be.
 
-    A relay of one destination names that by its kind, and its routes by PUBLISHER_NAME: every place is there.
+    A relay of one destination names that by its kind, and its routes by PUBLISHER_NAME: every place is there. Behind
+    a slash stands a part of it: a queue or topic, whose name is the event's, or what the event's name does not tell.
     """
-    if places is None:
+    several = relay.destination_type in _ROUTED
+    if several and places is None:
         return True
-    return any(relay.destination_type not in _ROUTED or place.via == condition.name for place in places.sent)
+    sent = (Place("", event.event_type),) if places is None else places.sent
+    whole, _, part = condition.name.partition("/")
+    if not part or (several and any(place.via == condition.name for place in sent)):
+        return any(not several or place.via == condition.name for place in sent)
+    names = [_alike(place.name) for place in sent if not several or place.via == whole]
+    if _alike(part) in names:
+        return True
+    return None if names and relay.destination_type not in _NAMED else False
+
+
+def _alike(name: str) -> str:
+    """A name as SQS and SNS have it, whatever stands there for what they do not take."""
+    return re.sub("[./:_]", "-", name)
 
 
 def _no_relay(event: ShownEvent, facts: Facts) -> Iterator[Reason]:

@@ -36,6 +36,7 @@ IN_ORDER: Final = RELAY._replace(ordering="key")
 BLOCKING: Final = RELAY._replace(ordering="key, block")
 GONE: Final = RELAY._replace(living=False)
 AWAY: Final = "destination kafka is away since 2026-03-10T11:00:00Z: no broker; 3 of 3 are down"
+PART: Final = "destination kafka/t is away since 2026-03-10T11:00:00Z: no broker"
 REFUSED: Final = f"the database refuses to claim event {ID} (and 1 more): NO: check"
 PAUSE: Final = Pause(PauseTarget(PauseScope.TYPE, "order.paid"), None, "ada", "repair", NOW - timedelta(hours=1))
 WAITS: Final = EventAhead(FIRST, "order.placed", "PENDING")
@@ -204,6 +205,35 @@ _PLACES: Final = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "via", "first", "words"),
+    [
+        ("sqs", "sqs/order-paid", None, "destination", "Its destination sqs/order-paid is away"),
+        ("sqs", "sqs/order_paid", "", "destination", "Its destination sqs/order_paid is away"),
+        ("sqs", "sqs/order-lost", None, "due", ""),
+        ("sqs", "sqs/order-lost", "", "due", ""),
+        ("redis", "redis/10.0.0.1:7001", None, "due", "away since 2026-03-10T11:00:00Z if it goes there: no"),
+        ("several", "many/order-paid", "many", "destination", "Its destination many/order-paid is away"),
+        ("several", "many/order-lost", "many", "due", "if it goes there"),
+        ("several", "many/order-paid", "other", "due", ""),
+        ("http", "hooks/example.com", "hooks/example.com", "destination", "Its destination hooks/example.com is away"),
+        ("http", "hooks/example.com", "hooks/example.org", "due", ""),
+    ],
+)
+def test_a_queue_or_node_that_is_away_is_in_the_way_of_its_own_events_alone(
+    kind: str, name: str, via: str | None, first: str, words: str
+) -> None:
+    relay = RELAY._replace(reason=f"destination {name} is away since 2026-03-10T11:00:00Z: no", destination_type=kind)
+    known = facts(relay)
+    if via is not None:
+        known = replace(known, places={RELAY.relay_id: Places((Place(via, "order.paid"),))})
+    answer = why(EVENT, known)
+    assert EVENT.event_type == "order.paid"
+    assert answer.first.cause == first
+    named = [one.sentence for one in (answer.first, *answer.also) if one.cause == "destination"]
+    assert [words in sentence for sentence in named] == [True] * bool(words)
+
+
 @st.composite
 def any_facts(draw: st.DrawFn) -> Facts:
     """Facts of any kind, also those that contradict one another."""
@@ -212,7 +242,7 @@ def any_facts(draw: st.DrawFn) -> Facts:
         relay_id=st.sampled_from(["relay-0", "relay-1"]),
         living=st.booleans(),
         state=st.sampled_from(["active", "paused", "error", "starting"]),
-        reason=st.sampled_from(["", AWAY, REFUSED, f"{AWAY}; {REFUSED}", "disk full", "destination x is lost"]),
+        reason=st.sampled_from(["", AWAY, PART, REFUSED, f"{AWAY}; {REFUSED}", "disk full", "destination x is lost"]),
         destination_type=st.sampled_from(["kafka", "several", "http"]),
         ordering=st.sampled_from(["none", "key", "key, block"]),
     )
