@@ -33,15 +33,12 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
 
     Example: relay-cli causes
     """
-    from relay.app.consumers import consumer_troubles
+    from relay.app.consumers import read_state
     from relay.outbox.admin.explain import read_causes
-    from relay.outbox.admin.overview import read_overview
-    from relay.outbox.admin.trouble import troubles
 
     settings = read_settings(context, storage_url, table, only={"EVENT_STORE_SCHEMA"})
     url, name = storage_of(settings)
-    findings = troubles(read_overview(url, name))
-    findings += [each.finding for each in consumer_troubles(url, name, settings.event_store_schema)]
+    findings = read_state(url, name, settings.event_store_schema).findings
     failing = read_causes(url, name)
     if as_json:
         print_json({"findings": [finding._asdict() for finding in findings], **failing.answer()})

@@ -59,8 +59,8 @@ def command(
 
     Run it with the relay's environment and database user. It checks the table, its columns and indexes, the
     privileges, the clocks, the broker and its login, a topic or stream for each waiting event type, and whether lease,
-    timeouts and the duplicate window of NATS fit together. It warns where another relay on the table has another
-    LEASE_TIMEOUT or ON_DELIVERED, and when the oldest delivered event is older than prune retains. It changes nothing.
+    timeouts and the duplicate window of NATS fit together. It warns where relays of the table differ in LEASE_TIMEOUT
+    or ON_DELIVERED, when prune is late, and shows the findings of relay-cli causes. It changes nothing.
 
     With --for it examines the user of another job instead, and names the command or GRANT for what it lacks: prune,
     reader (dashboards, stats, list, show), operator (pause, resume, fleet), console (event store and DELIVERY_LOG_URL

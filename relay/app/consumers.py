@@ -1,6 +1,12 @@
-"""What is broken behind the broker: dead letters of the inbox, and streams that a subscription has set aside.
+"""What is broken now: the findings of ``relay-cli causes`` and ``check``, Overview and the API, in the same words.
 
-Both are tables beside the outbox that may be there. One that is not, or that this user may not read, has no findings.
+They are those of the outbox, and of what is broken behind the broker: dead letters of the inbox, and streams that a
+subscription has set aside. Both are tables beside the outbox that may be there. One that is not, or that this user may
+not read, has no findings.
+
+Findings are about the outbox as a whole, and are read from figures. Causes say why events fail
+(``relay.outbox.admin.causes``), which have events: these are shown, replayed and counted by type and by minute. A
+finding has none of this, so the two stay apart.
 """
 
 from __future__ import annotations
@@ -13,7 +19,8 @@ from openoutbox.names import DEFAULT_TRIES, tries_of
 from relay.core.errors import OutboxError
 from relay.core.finding import Finding, Level
 from relay.eventstore.statements import EventStoreStatements
-from relay.outbox.admin.trouble import counted, minute
+from relay.outbox.admin.overview import Overview, read_overview
+from relay.outbox.admin.trouble import counted, minute, troubles
 from relay.postgres.codec import MOMENTS
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
@@ -34,6 +41,27 @@ class SetAside(NamedTuple):
     name: str
     """Of the consumer in the inbox (subject ``inbox``), or of the subscription (``subscription``)."""
     finding: Finding
+
+
+class OutboxState(NamedTuple):
+    """The outbox at a glance, and what is wrong with it and behind the broker."""
+
+    overview: Overview
+    findings: list[Finding]
+    set_aside: list[SetAside]
+    """The last of the findings, by consumer and subscription."""
+
+    def before_a_start(self) -> list[Finding]:
+        """The findings but for what the absence of relays explains, and for prune: ``check`` names its age itself."""
+        absent = {"relays", "prune"} if self.overview.relays else {"relays", "prune", "lag"}
+        return [finding for finding in self.findings if finding.subject not in absent]
+
+
+def read_state(url: str, table: TableName, store_schema: str | None = None) -> OutboxState:
+    """What is broken now. Raises as ``read_overview`` and ``consumer_troubles``."""
+    overview = read_overview(url, table)
+    set_aside = consumer_troubles(url, table, store_schema)
+    return OutboxState(overview, [*troubles(overview), *(each.finding for each in set_aside)], set_aside)
 
 
 def consumer_troubles(url: str, table: TableName, store_schema: str | None = None) -> list[SetAside]:

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from relay.app import build, publishers
+from relay.app.consumers import read_state
 from relay.app.destinations import RoutingPlan, read_plan
+from relay.app.required import required
 from relay.app.rolecheck import check_log
 from relay.brokers import kinds
 from relay.brokers.findings import without_refused
@@ -55,6 +57,8 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         dated=_dated(plan),
     )
     findings += [_named_server(finding, settings) for finding in storage]
+    if types is not None:
+        findings += _broken_now(settings)
     if settings.wake_up and types is not None:
         findings += check_wake_ups(settings.storage_url.get_secret_value(), settings.storage_table_name)
     if types is not None and (allowed := settings.allowed_event_types) is not None:
@@ -79,6 +83,16 @@ async def _all(plan: RoutingPlan, types: list[str] | None) -> list[Finding]:
 
     checked = await asyncio.gather(*(check(*one) for one in plan.destinations.items()))
     return [finding for found in checked for finding in found]
+
+
+def _broken_now(settings: Settings) -> list[Finding]:
+    """What ``relay-cli causes`` names of the outbox, in its words."""
+    url, table = required(settings.storage_url, "STORAGE_URL"), settings.storage_table_name
+    try:
+        findings = read_state(url, table, settings.event_store_schema).before_a_start()
+    except OutboxError as error:
+        return [Finding(Level.WARNING, "causes", f"what is broken now was not read: {error}", "run relay-cli causes")]
+    return findings or [Finding(Level.OK, "causes", "nothing is broken")]
 
 
 def _dated(plan: RoutingPlan) -> list[str]:

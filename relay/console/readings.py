@@ -13,13 +13,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relay.app.consumers import SetAside, consumer_troubles
-from relay.core.finding import Finding
+from relay.app.consumers import read_state
 from relay.outbox.admin.eventtypes import read_event_types
 from relay.outbox.admin.explain import read_causes
 from relay.outbox.admin.fleet import read_fleet
-from relay.outbox.admin.overview import Overview, read_overview
-from relay.outbox.admin.trouble import troubles
 from relay.postgres.sql import TableName
 
 T = TypeVar("T")
@@ -84,26 +81,11 @@ class SharedReading(Generic[T]):
             return _Outcome(None, error, began, self._clock())
 
 
-class OverviewReading(NamedTuple):
-    """The outbox at a glance, and what is wrong with it and behind the broker."""
-
-    overview: Overview
-    findings: list[Finding]
-    set_aside: list[SetAside]
-    """The last of the findings, by consumer and subscription."""
-
-
-def _read_overview(url: str, table: TableName, store_schema: str | None) -> OverviewReading:
-    overview = read_overview(url, table)
-    set_aside = consumer_troubles(url, table, store_schema)
-    return OverviewReading(overview, [*troubles(overview), *(each.finding for each in set_aside)], set_aside)
-
-
 class Readings:
     """What the pages that follow the outbox show."""
 
     def __init__(self, url: str, table: TableName, store_schema: str | None = None) -> None:
-        self.overview = SharedReading(lambda: _read_overview(url, table, store_schema))
+        self.overview = SharedReading(lambda: read_state(url, table, store_schema))
         self.relays = SharedReading(lambda: read_fleet(url, table))
         self.types = SharedReading(lambda: read_event_types(url, table))
         self.causes = SharedReading(lambda: read_causes(url, table))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import sqlalchemy
 
+from openoutbox import Message, inbox
+from relay.core.pause import PauseScope, PauseTarget
+from relay.inbox.table import create
+from relay.outbox.admin.pause import pause
 from relay.outbox.extensions import add_extension
-from relay.postgres.sql import TableName
+from relay.postgres.sql import DEFAULT_INBOX, TableName
+from tests.cli.running import call_cli
 from tests.cli.test_check import check
-from tests.support.fixtures.outbox import Outbox, through
+from tests.support.fixtures.outbox import Outbox, give_rights, through
 
 
 def test_events_that_are_dead_are_counted(outbox: Outbox, tmp_path: Path) -> None:
@@ -19,9 +25,54 @@ def test_events_that_are_dead_are_counted(outbox: Outbox, tmp_path: Path) -> Non
     outbox.fill("t", 3)
     outbox.database.run("UPDATE openoutbox_events SET status = 'DEAD'")
     [(level, message, advice)] = check(tmp_path, variables)["dead"]
-    assert (level, message) == ("warning", "3 events are dead: each waits for a replay")
-    assert advice.startswith("relay-cli causes says why they failed")
+    assert (level, message) == ("warning", "3 events are dead; all died in the last hour, of type t.")
+    assert "relay-cli causes" in advice
     check(tmp_path, variables, "--strict", status=1)
+
+
+_REPORT = """
+INSERT INTO openoutbox_relays (
+    instance, relay_id, version, host, state, reason, destination_type, destination, lease_timeout, ordering,
+    on_delivered
+) VALUES (gen_random_uuid(), 'relay-0', '1.0', 'host', 'paused', %s, 'kafka', 'ab12', 60, 'none', 'keep')
+"""
+_AWAY = "destination kafka is away since 2026-03-10T11:00:00Z: no broker"
+_REFUSES = "the database refuses to claim event 0190b0a0-0000-7000-8000-000000000001: NO: check"
+
+
+def test_what_is_broken_is_found_in_the_words_of_causes(outbox: Outbox, tmp_path: Path) -> None:
+    for extension in ("pause", "fleet"):
+        add_extension(outbox.owner_url, TableName(), extension)
+    create(outbox.owner_url, TableName(DEFAULT_INBOX), ["dead-letters"])
+    with outbox.database.connect() as connection:
+        give_rights(connection)
+    outbox.fill("t", 2)
+    outbox.database.run(
+        "UPDATE openoutbox_events SET attempts = 1, last_error = 'E: x', available_at = now() + interval '1 hour'"
+    )
+    outbox.database.run(_REPORT, [f"{_AWAY}; {_REFUSES}"])
+    variables = {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout"}
+    found = check(tmp_path, variables, status=1)
+    assert found["destination"][0][:2] == ("error", f"D{_AWAY[1:]}, according to relay-0.")
+    assert found["rows"][0][0] == "error"
+    assert found["retrying"][0][:2] == ("warning", "2 events wait for the next attempt after a failure.")
+    pause(outbox.owner_url, TableName(), PauseTarget(PauseScope.TYPE, "t"), who="ada", reason="repair")
+    inbox.set_aside(outbox.database.connect, Message("1", "t", None, b"{}", {}), ValueError("no"), consumer="billing")
+    outbox.database.run("GRANT SELECT ON openoutbox_inbox_tries TO test_relay")
+    found |= check(tmp_path, variables, status=1)
+    assert found["pause"][0][:2] == ("warning", "Event type t is paused: repair.")
+    assert found["inbox"][0][1].startswith("Consumer billing has 1 dead letter")
+    causes = json.loads(call_cli(tmp_path, "causes", "--json", STORAGE_URL=outbox.relay_url).stdout)["findings"]
+    assert {one["subject"] for one in causes} == {"relays", "pause", "destination", "rows", "retrying", "inbox"}
+    for one in causes:
+        if one["subject"] != "relays":  # check runs before a relay starts
+            assert [(one["level"], one["message"], one["advice"])] == found[one["subject"]]
+
+
+def test_events_that_wait_for_the_first_relay_are_no_fault_of_its_environment(outbox: Outbox, tmp_path: Path) -> None:
+    outbox.fill("t", 1)
+    outbox.database.run("UPDATE openoutbox_events SET available_at = now() - interval '1 hour'")
+    assert check(tmp_path, {"STORAGE_URL": outbox.relay_url, "PUBLISHER_TYPE": "stdout"}).keys() == {"broker"}
 
 
 def test_a_delivery_log_that_does_not_answer_is_a_warning(outbox: Outbox, tmp_path: Path) -> None:

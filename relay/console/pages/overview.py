@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
+from relay.app.consumers import OutboxState
 from relay.console.access import Role
 from relay.console.api.inbox import LetterRetryBody, retry_dead_letters
 from relay.console.api.models import Words
@@ -15,7 +16,6 @@ from relay.console.api.parked import ParkedRetryBody, retry_parked_streams
 from relay.console.api.requests import Operator, Reader
 from relay.console.context import Console, ConsoleParts
 from relay.console.pages.live import live_page
-from relay.console.readings import OverviewReading
 from relay.core.errors import StorageBusy
 from relay.outbox.admin.explain import FailureReading
 from relay.outbox.admin.overview import MOST_COUNTED, MOST_RECENT, MinuteCount
@@ -72,7 +72,7 @@ def _causes(console: Console) -> FailureReading:
         return FailureReading([], f"Why events fail was not read: {busy}.")
 
 
-def _values(reading: tuple[OverviewReading, FailureReading], places: dict[str, tuple[str, str]]) -> dict[str, Any]:
+def _values(reading: tuple[OutboxState, FailureReading], places: dict[str, tuple[str, str]]) -> dict[str, Any]:
     (overview, findings, set_aside), failing = reading
     names = {each.finding: each.name for each in set_aside}
     return {

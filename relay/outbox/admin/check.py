@@ -22,7 +22,6 @@ from relay.outbox.extensions import ORDER_INDEXES, pauses_of, relays_of
 from relay.outbox.migrate import plan
 from relay.outbox.options import application_name
 from relay.outbox.ordersequence import OrderSequence
-from relay.outbox.pauses import read_pauses
 from relay.outbox.tablecheck import (
     DELETE_RIGHT,
     FAN_OUT_COLUMN,
@@ -36,7 +35,6 @@ from relay.outbox.tablecheck import (
     creation,
 )
 from relay.postgres.grants import NO_PRIVILEGE, grant_on
-from relay.postgres.horizon import XminHorizon
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, one_line, quote_identifier, statement
 from relay.postgres.url import connection_parameters
 
@@ -92,7 +90,7 @@ def check_storage(
             findings += [_fan_out(connection, table, fan_out)] if fan_out is not None else ()
             findings.append(mode_finding(connection, table, delete_delivered=delete_delivered))
             findings += _times(connection, table, lease_timeout)
-            findings += [_dead(connection, table), prune_delay(connection, table, retention), _horizon(connection)]
+            findings.append(prune_delay(connection, table, retention))
             types = [name for (name,) in rows(connection, "outbox/backlog:pending_types", table, {"sample": SAMPLE})]
     except OutboxError as error:
         broken = Finding(Level.ERROR, "database", str(error), "fix this, then run relay-cli check again")
@@ -134,13 +132,10 @@ def has_table(connection: Connection, table: TableName) -> bool:
 
 
 def _beside(connection: Connection, table: TableName) -> Iterator[Finding]:
-    """The relay's rights on the tables of the extensions, where they exist, and what is paused."""
+    """The relay's rights on the tables of the extensions, where they exist."""
     user = connection.info.user
     if has_table(connection, pauses_of(table)):
-        faults = list(lacking_rights(connection, grant_sql("relay_pauses", table, user), user))
-        yield from faults
-        for pause in [] if faults else read_pauses(connection, table):
-            yield Finding(Level.WARNING, "pause", str(pause), "relay-cli resume ends it")
+        yield from lacking_rights(connection, grant_sql("relay_pauses", table, user), user)
     if has_table(connection, relays_of(table)):
         yield from lacking_rights(connection, grant_sql("relay_relays", table, user), user)
     for name in ("relay_series", "relay_replays"):
@@ -293,20 +288,6 @@ def _seconds_held(message: str, reclaimed_at: Moment) -> float | None:
     return (reclaimed_at - locked_at).total_seconds()
 
 
-def _dead(connection: Connection, table: TableName) -> Finding:
-    """How many events have failed for good: no relay sends them again."""
-    with connection.transaction():
-        connection.execute(statement("outbox/claim:guard"))
-        connection.execute(statement("outbox/search:index_scans"))
-        [(*_, dead, _)] = rows(connection, "outbox/search:figures", table, {"most": SAMPLE})
-    if not dead:
-        return Finding(Level.OK, "dead", "no event is dead")
-    least = "more than " if dead >= SAMPLE else ""
-    message = f"{least}{dead} event{' is' if dead == 1 else 's are'} dead: each waits for a replay"
-    advice = "relay-cli causes says why they failed; remove the cause, then run the relay-cli replay that it names"
-    return Finding(Level.WARNING, "dead", message, advice)
-
-
 def prune_delay(connection: Connection, table: TableName, retention: float) -> Finding:
     """Compare the oldest delivered event with what prune retains, as the alert OutboxNotPruned does."""
     with connection.transaction():
@@ -320,15 +301,6 @@ def prune_delay(connection: Connection, table: TableName, retention: float) -> F
         "read the prune job's log, and run relay-cli check --for prune as its user; --delivered-age for another age"
     )
     return Finding(Level.WARNING, "prune", message, advice)
-
-
-def _horizon(connection: Connection) -> Finding:
-    """Whether something has kept vacuum from removing dead rows for long."""
-    holder = XminHorizon.of(fetch(connection, statement("horizon:held"), {})[0]).held_long
-    if holder is None:
-        return Finding(Level.OK, "horizon", "nothing has kept vacuum from removing dead rows for long")
-    advice = f"{holder.remedy}; docs/operate/large-table.md says more"
-    return Finding(Level.WARNING, "horizon", holder.said(holder.seconds), advice)
 
 
 def _bare(step: Step) -> str:
