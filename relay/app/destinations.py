@@ -2,7 +2,7 @@
 
 Used by the daemon, ``relay-cli check`` and ``relay-cli route``, so that a file means the same for all of them. Without
 ROUTES_FILE, ROUTE_PREFIX and DESTINATIONS_FILE it is the publisher of PUBLISHER_TYPE and nothing around it; but for
-webhooks, whose host is a destination by its name however it is configured.
+webhooks, and what has a rate, which are destinations by their names however they are configured.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
+from relay.engine.destination.pace import TokenBucket
 from relay.engine.destination.proving import several
 from relay.engine.destination.routed import routed
 from relay.routing.rules import Routes
@@ -112,10 +113,15 @@ def read_plan(settings: Settings) -> RoutingPlan:
         else []
     )
     several = bool(named.vias or named.further)
-    if not (several or rules or settings.route_prefix or settings.publisher_type == "http"):
+    if not (several or rules or settings.route_prefix or _has_member(settings)):
         return RoutingPlan(named.destinations, None, several=False)
     routes = Routes(rules, settings.route_prefix, named.default, named.further)
     return RoutingPlan(named.destinations, routes, several)
+
+
+def _has_member(settings: Settings) -> bool:
+    """Whether a single destination is one by its name, too: webhooks, and what has a rate."""
+    return settings.publisher_type == "http" or settings.publisher_rate is not None
 
 
 class Destinations:
@@ -127,11 +133,13 @@ class Destinations:
         self._drops = Drops()
         self.publisher: Publisher
         by_name = {name: publishers.build_publisher(own, now) for name, own in plan.destinations.items()}
-        if plan.routes is not None and (plan.several or settings.publisher_type == "http"):
+        if plan.routes is not None and (plan.several or _has_member(settings)):
+            rates = {name: own.publisher_rate for name, own in plan.destinations.items()}
+            paces = {name: TokenBucket(rate, time.monotonic) for name, rate in rates.items() if rate is not None}
             times = Times(
                 retry_interval=settings.publisher_connect_retry_interval, connection_timeout=self.connection_timeout
             )
-            self.publisher = several(by_name, plan.routes, self._drops, times)
+            self.publisher = several(by_name, plan.routes, self._drops, times, paces)
         else:
             [publisher] = by_name.values()
             self.publisher = publisher if plan.routes is None else routed(publisher, plan.routes, self._drops)
@@ -170,6 +178,10 @@ class Destinations:
             up = [Sample((name,), float(states[name] < DestinationState.AWAY)) for name in self._plan.destinations]
             yield metrics.DESTINATION_UP, up
         yield metrics.DESTINATION_STATE, [Sample((name,), float(state)) for name, state in states.items()]
+        paced = {name: waiting for name, one in self.by_name(each).items() if (waiting := one.waiting) is not None}
+        if paced:
+            yield metrics.DESTINATION_RATE, [Sample((name,), one.rate) for name, one in paced.items()]
+            yield metrics.DESTINATION_RATE_WAITING, [Sample((name,), float(one.events)) for name, one in paced.items()]
         if self._plan.routes is not None:
             dropped = list(self._drops.counts.items())
             yield metrics.DROPPED, [Sample((event_type,), float(count)) for event_type, count in dropped]

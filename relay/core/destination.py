@@ -31,7 +31,7 @@ class DestinationCondition(NamedTuple):
     seconds: float
     """For how long."""
     reason: str
-    """Why; empty while it flows."""
+    """Why; while it flows empty, or that it is at its rate."""
 
     @property
     def since(self) -> str:
@@ -40,6 +40,19 @@ class DestinationCondition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.state} since {self.since}: {self.reason}"
+
+
+class Waiting(NamedTuple):
+    """What waits for the rate of a destination."""
+
+    rate: float
+    """Events a second."""
+    events: int
+    size: int
+    """Bytes."""
+    full_for: float
+    """Seconds for which claims leave ``types`` out; 0 where they take them."""
+    types: Collection[str]
 
 
 class WatchedDestination(Protocol):
@@ -64,3 +77,7 @@ class WatchedDestination(Protocol):
     @property
     def late_types(self) -> Collection[str]:
         """Types of events for it while it is late with its answers; empty where it is known by their types alone."""
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """What waits for its rate; None where it has none."""

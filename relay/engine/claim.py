@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from relay.core.allowed import refused_type
+from relay.core.destination import Waiting
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
 from relay.core.limits import limited, may_exceed, refused
@@ -219,7 +220,7 @@ class Claimer:
         take all of them. Half of it may go to those with few events that wait: an event for several of which one is
         silent, for example.
         """
-        places, size = self._inflight.room()
+        places, size = self._inflight.room(self._waiting())
         if places > self._reserve and size >= 2 * self._bytes_reserve:
             return places - self._reserve, size - self._bytes_reserve, []
         half, half_bytes = self._reserve // 2, self._bytes_reserve // 2
@@ -227,6 +228,10 @@ class Claimer:
         late = {event_type for one in self._gate.each for event_type in one.late_types}
         slow = self._inflight.slow_types(self._clock(), late, few, few_bytes)
         return places - few if slow and self._reserve else 0, size - few_bytes, slow
+
+    def _waiting(self) -> list[Waiting]:
+        """What waits for the rates of destinations."""
+        return [waiting for one in self._gate.each if (waiting := one.waiting) is not None]
 
     async def _control_goes_through(self) -> bool:
         """All rows have failed that come next: whether one from elsewhere in the queue goes through."""
@@ -238,6 +243,7 @@ class Claimer:
     async def _claim(self, *, control: bool = False) -> int:
         """One claim; returns how many events it brought, or -1 when the next one may bring more at once."""
         places, size, without = self._room()
+        without = sorted({*without, *(kind for one in self._waiting() if one.full_for for kind in one.types)})
         limit = 1 if control else min(places, self._limit)
         self._leave_out_away(without)
         sent_at = self._clock()
@@ -337,6 +343,7 @@ class Claimer:
         if events < 0:
             self._polling.expect_events(now)
             return
-        rest = min(self._polling.rest(events, took, now), self._next_within)
+        full = [waiting.full_for for waiting in self._waiting() if waiting.full_for]
+        rest = min(self._polling.rest(events, took, now), self._next_within, *full)
         if await wait_event(self._inflight.claimable, rest):
             self._inflight.claimable.clear()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
+from relay.core.destination import Waiting
 from relay.core.event import EventId, OutboxEvent
 from relay.core.telemetry import EngineCounter, Telemetry
 from relay.engine.batch import LATE, Batch, Portion
@@ -44,9 +45,10 @@ class InFlight:
         self.attention = asyncio.Event()
         """An outcome is undecided, or the broker did not answer: wakes the gate."""
 
-    def room(self) -> tuple[int, int]:
+    def room(self, paced: Sequence[Waiting] = ()) -> tuple[int, int]:
         """How many events, and how many bytes, may be claimed now.
 
+        Events that wait for the rate of their destination take no place; of bytes as many as there are besides.
         Outcomes that wait for locked rows take no place, up to as many as there are places: only their ids are held.
         Suspects wait for each other, so they take no place of the others; but where there are as many of them as may
         be in flight besides, nothing is claimed.
@@ -59,7 +61,9 @@ class InFlight:
             # those of its neighbours. Looked at only where bytes are short, because it looks at every event.
             self.bytes_held -= sum(batch.trim_bytes() for batch in self.batches)
         waiting = suspects + min(len(self.locked_ids()), self._max_events)
-        return self._max_events - (self.events - waiting), self._max_bytes - self.bytes_held
+        waiting = min(waiting + sum(one.events for one in paced), self.events)
+        size = min(sum(one.size for one in paced), self._max_bytes)
+        return self._max_events - (self.events - waiting), self._max_bytes - (self.bytes_held - size)
 
     def slow_types(self, now: float, late: Collection[str], few: int = 0, few_bytes: int = 0) -> list[str]:
         """Event types that wait for answers: those in ``late``, and those of events that have waited half a second.

@@ -22,7 +22,8 @@ from relay.settings.variables import NAMES
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _EXAMPLE: Final = 'write for example [main] and below it url = "kafka://host:9092"'
-_KEYS: Final = {"type": "PUBLISHER_TYPE", "url": "PUBLISHER_URL", "url_file": "PUBLISHER_URL_FILE"}
+_WHERE: Final = {"type": "PUBLISHER_TYPE", "url": "PUBLISHER_URL", "url_file": "PUBLISHER_URL_FILE"}
+_KEYS: Final = _WHERE | {"rate": "PUBLISHER_RATE"}
 _OF_ALL: Final = ("MESSAGE_FORMAT", "CLOUDEVENTS_SOURCE")
 """Variables that belong to no type."""
 _OPTIONS: Final = frozenset({*map(str.lower, _OF_ALL), *DestinationVariables.model_fields})
@@ -62,7 +63,7 @@ def read_destination(
     """One destination, and its problems. ``keys`` are those of the file that are not a variable in small letters."""
     problems: list[str] = []
     values = _variables(table, keys, problems)
-    if not values.keys() & _KEYS.values():
+    if not values.keys() & set(_WHERE.values()):
         return None, problems or [f"it has neither url nor type; {_EXAMPLE}"]
     given = {name for variable in values for name in (variable, variable.removesuffix("_FILE")) if name in NAMES}
     try:

@@ -30,6 +30,7 @@ _KEYS: Final = {
     "secrets": "HTTP_SECRETS",
     "secrets_file": "HTTP_SECRETS_FILE",
     "timeout": "HTTP_TIMEOUT",
+    "rate": "PUBLISHER_RATE",
 }
 _EXAMPLE: Final = 'write for example [[endpoints]], events = "order.*", url = "https://host/path"'
 

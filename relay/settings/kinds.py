@@ -25,6 +25,8 @@ from relay.settings.readers import LONGEST_PREFIX, name_reader, read_log_url, re
 _TRUE = frozenset({"true", "1", "yes", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "f"})
 _SHORTEST = 0.001  # seconds; a shorter pause is a loop without one
+_LOWEST_RATE = 0.01
+_HIGHEST_RATE = 1_000_000
 _LONGEST = 8760 * 3600.0  # seconds, a year: more overflows timers and timestamps, and is a slip
 
 
@@ -98,6 +100,12 @@ def _uri_reference(text: str) -> str:
 def _share(text: str) -> float:
     if not re.fullmatch(r"\d*\.?\d+|\d+\.", text.strip()) or not 0 <= float(text) <= 1:
         raise ValueError(f"{text!r} is not a number from 0 to 1")
+    return float(text)
+
+
+def _rate(text: str) -> float:
+    if not re.fullmatch(r"\d{1,7}(\.\d{1,6})?", text.strip()) or not _LOWEST_RATE <= float(text) <= _HIGHEST_RATE:
+        raise ValueError(f"{text!r} is not a number of events a second from {_LOWEST_RATE:g} to {_HIGHEST_RATE:,}")
     return float(text)
 
 
@@ -195,6 +203,7 @@ Count = Annotated[int, *kind("number", whole())]
 CountOrZero = Annotated[int, *kind("number", whole(0))]
 LargeCount = Annotated[int, *kind("number", whole(most=10**12 - 1))]
 Size = Annotated[int, *kind("size", _positive_size)]
+Rate = Annotated[float, *kind("events/s", _rate)]
 Share = Annotated[float, *kind("0 to 1", _share)]
 Flag = Annotated[bool, *kind("true, false", _flag)]
 Text = Annotated[str, *kind("text", str)]

@@ -26,6 +26,7 @@ from relay.settings.kinds import (
     LogUrl,
     PostgresUrl,
     Prefix,
+    Rate,
     Schema,
     SecretUrl,
     Share,
@@ -126,6 +127,11 @@ class Publishing(VariableGroup):
     )
     publisher_connect_retry_interval: Duration = variable(
         "5s", "Time between two attempts to reach a broker that does not answer."
+    )
+    publisher_rate: Rate | None = variable(
+        None,
+        "Most events a second of each destination, and each relay. Others go on meanwhile.",
+        shown="no bound",
     )
     publisher_name: Text = variable(
         _publisher_type, "Name of this destination in the delivery log.", shown="the PUBLISHER_TYPE"

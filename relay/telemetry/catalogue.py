@@ -197,6 +197,20 @@ DESTINATION_STATE = _row(
     "PUBLISHER_NAME; NAME/PART is a queue, topic or node, while it does not flow.",
     Section.DESTINATIONS,
 )
+DESTINATION_RATE = _row(
+    "openoutbox_destination_rate",
+    _G,
+    ("destination",),
+    "PUBLISHER_RATE of the destination: events a second; no series without one.",
+    Section.DESTINATIONS,
+)
+DESTINATION_RATE_WAITING = _row(
+    "openoutbox_destination_rate_waiting",
+    _G,
+    ("destination",),
+    "Claimed events that wait for that rate. More wait in the table while it is not 0.",
+    Section.DESTINATIONS,
+)
 DESTINATION_AWAY = _row(
     "openoutbox_destination_away",
     _G,

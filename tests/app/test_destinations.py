@@ -55,12 +55,21 @@ def several(tmp_path: Path) -> Settings:
     return settings(DESTINATIONS_FILE=str(tmp_path / "destinations"), ROUTES_FILE=str(tmp_path / "routes"))
 
 
+def test_a_single_one_with_a_rate_is_watched_by_its_name() -> None:
+    built = Destinations(settings(PUBLISHER_TYPE="null", PUBLISHER_NAME="audit", PUBLISHER_RATE="7.5"))
+    [(name, member)] = built.publisher.members.items()
+    assert (name, member.waiting and member.waiting.rate) == ("audit", 7.5)
+    text = exposition_of(lambda: built.read([member]), "r1")
+    assert 'openoutbox_destination_rate{destination="audit",relay_id="r1"} 7.5' in text
+    assert 'openoutbox_destination_rate_waiting{destination="audit",relay_id="r1"} 0.0' in text
+
+
 def test_without_routes_there_is_nothing_around_the_publisher() -> None:
     plain = Destinations(settings(PUBLISHER_TYPE="null"))
     assert type(plain.publisher) is NullPublisher
     assert plain.traced is plain.logged is None
     assert plain.warnings == []
-    single: Any = SimpleNamespace(state=DestinationState.AWAY)
+    single: Any = SimpleNamespace(state=DestinationState.AWAY, parts={}, waiting=None)
     text = exposition_of(lambda: plain.read([single]), "r1")
     assert 'openoutbox_destination_state{destination="null",relay_id="r1"} 4.0' in text
     assert "openoutbox_events_dropped_total" not in text

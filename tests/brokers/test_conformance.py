@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from relay.conformance.suite import *  # noqa: F403 -- the cases
+from relay.core.outcome import Acknowledged
+from relay.engine.destination.destination import Times
+from relay.engine.destination.drops import Drops
+from relay.engine.destination.pace import TokenBucket
+from relay.engine.destination.several import SeveralPublishers
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
+from relay.routing.rules import Routes
 from tests.brokers.harness.aws import SnsHarness, SqsHarness
-from tests.brokers.harness.base import Harness
+from tests.brokers.harness.base import Collector, Harness, make_event
 from tests.brokers.harness.http import HttpHarness
 from tests.brokers.harness.kafka import KafkaHarness, ProxiedKafka
 from tests.brokers.harness.memory import MemoryHarness
@@ -130,3 +137,21 @@ def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
     instance = HARNESSES[request.param](request)
     yield instance
     instance.close()
+
+
+async def test_a_rate_is_kept(harness: Harness) -> None:
+    """100 events at 50 a second take two seconds, of each kind."""
+    destination, sink = await harness.destination(), Collector()
+    pace, times = TokenBucket(50.0, time.monotonic), Times(retry_interval=5.0)
+    publisher = SeveralPublishers(
+        {"one": harness.publisher()}, Routes([], default="one"), Drops(), times, {"one": pace}
+    )
+    await publisher.open()
+    events = [make_event(destination, b"%d" % number) for number in range(100)]
+    began = time.monotonic()
+    await publisher.publish(events, sink)
+    outcomes = await sink.outcomes(events)
+    took = time.monotonic() - began
+    await publisher.close()
+    assert all(isinstance(one, Acknowledged) for one in outcomes)
+    assert 1.85 <= took <= 4.0

@@ -68,15 +68,17 @@ def test_each_destination_has_its_own_values_and_the_relays_for_all_else(tmp_pat
     url = "kafka://one:9092"
     kafka_compression = "zstd"
     kafka_max_attempts = 2
+    rate = 12.5
 
     [cache-1]
     type = "redis"
     url_file = "{tmp_path}/url"
     """
-    several = read(tmp_path, text, KAFKA_WRITE_TIMEOUT="3s", BATCH_SIZE="7", ROUTE_PREFIX="x.")
+    several = read(tmp_path, text, KAFKA_WRITE_TIMEOUT="3s", PUBLISHER_RATE="50", BATCH_SIZE="7", ROUTE_PREFIX="x.")
     assert list(several) == ["main", "cache-1"]
     main, cache = several.values()
     assert (main.publisher_type, main.publisher_name, main.kafka_compression) == ("kafka", "main", "zstd")
+    assert (main.publisher_rate, cache.publisher_rate) == (12.5, 50.0)
     assert (main.kafka_max_attempts, main.kafka_write_timeout, main.batch_size) == (2, 3.0, 7)
     assert (cache.publisher_type, cache.kafka_compression) == ("redis", "snappy")
     assert cache.publisher_url is not None

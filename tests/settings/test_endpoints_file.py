@@ -47,12 +47,14 @@ def test_the_first_row_that_matches_takes_the_event(tmp_path: Path) -> None:
         url = "https://a.example/paid?x=1"
         secrets = "{SECRET}"
         timeout = "1m"
+        rate = 5
 
         [[endpoints]]
         events = "order.*"
         url = "https://b.example:8443"
         """
     endpoints = table(tmp_path, text)
+    assert [one.publisher_rate for one in endpoints.destinations.values()] == [5.0, None]
     assert place(endpoints, "order.paid") == "https://a.example/paid?x=1"
     assert place(endpoints, "order.urgent") == "https://a.example/paid?x=1"
     assert place(endpoints, "order.shipped") == "https://b.example:8443/"

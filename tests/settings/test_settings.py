@@ -105,6 +105,8 @@ def test_words_are_taken_in_any_case() -> None:
         ("POLL_INTERVAL", "-5s", "'-5s' is not a duration"),
         ("RETRY_BASE_DELAY", "0s", "'0s' is too short"),
         ("RETRY_JITTER", "1.1", "'1.1' is not a number from 0 to 1"),
+        ("PUBLISHER_RATE", "0", "'0' is not a number of events a second from 0.01 to 1,000,000"),
+        ("PUBLISHER_RATE", "50/s", "'50/s' is not a number of events a second from 0.01 to 1,000,000"),
         ("RETRY_JITTER", "nan", "'nan' is not a number from 0 to 1"),
         ("BATCH_BYTES", "lots", "'lots' is not a size"),
         ("SERVER_PORT", ":65536", "write :8080, 127.0.0.1:8080 or [::1]:8080"),

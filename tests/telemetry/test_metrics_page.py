@@ -18,6 +18,7 @@ from relay.app.fleet import read_degraded
 from relay.app.subscriptions import readings as subscription_readings
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
+from relay.engine.destination.pace import TokenBucket
 from relay.engine.destination.several import SeveralPublishers
 from relay.eventstore.prometheus import PrometheusMeter
 from relay.eventstore.states import SubscriptionState
@@ -48,7 +49,8 @@ def destinations() -> Iterable[Reading]:
     drops = Drops()
     drops.counts["user.signup"] += 1
     parts: Any = built
-    publisher = SeveralPublishers({"cache": built.publisher}, Routes([]), drops, Times(retry_interval=1.0))
+    paces = {"cache": TokenBucket(1.0, lambda: 0.0)}
+    publisher = SeveralPublishers({"cache": built.publisher}, Routes([]), drops, Times(retry_interval=1.0), paces)
     parts._plan = SimpleNamespace(routes=Routes([]), destinations={"cache": None})
     parts.publisher, parts._drops = publisher, drops
     engine = (reading for reading in _measured().read() if reading[0].section is Section.DESTINATIONS)

@@ -31,6 +31,11 @@ class Lateness:
         while len(self._types) > _MOST_TYPES:
             del self._types[next(iter(self._types))]
 
+    @property
+    def known(self) -> Collection[str]:
+        """The types of all that was offered."""
+        return self._types
+
     def acknowledge(self, handed_over_at: float, now: float) -> None:
         """The destination has acknowledged an event."""
         if now - handed_over_at < LATE:

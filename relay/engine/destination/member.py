@@ -24,7 +24,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from relay.core.destination import DestinationState
+from relay.core.destination import DestinationState, Waiting
 from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     Acknowledged,
@@ -43,6 +43,7 @@ from relay.core.proofs import HeldLeases, Proofs
 from relay.engine.destination.copies import CopyLeases
 from relay.engine.destination.destination import Destination, Times
 from relay.engine.destination.late import Lateness
+from relay.engine.destination.pace import TokenBucket
 from relay.engine.destination.watched import SLOW_AFTER
 
 logger = logging.getLogger(__name__)
@@ -62,10 +63,18 @@ class _Offered(NamedTuple):
 class Member(Destination):
     """A destination by its name. Everything runs in the event loop's thread."""
 
-    def __init__(self, name: str, publisher: Publisher, times: Times, any_answers: Callable[[], bool]) -> None:
-        """``any_answers`` says whether some destination answers, this one or another."""
+    def __init__(
+        self,
+        name: str,
+        publisher: Publisher,
+        times: Times,
+        any_answers: Callable[[], bool],
+        pace: TokenBucket | None = None,
+    ) -> None:
+        """``any_answers`` says whether some destination answers, this one or another; ``pace`` is its rate."""
         super().__init__(name, publisher, times, lambda: asyncio.get_running_loop().time(), asyncio.Event())
         self._any_answers = any_answers
+        self._pace = pace
         self._acknowledged = 0
         self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink, HeldLeases | None]] = deque()
         self._open: dict[int, _Offered] = {}
@@ -126,13 +135,18 @@ class Member(Destination):
             self._look_later()
 
     async def _hand_over(self) -> None:
-        """Hand over what waits, one offer after the other; ends when nothing waits."""
+        """Hand over what waits, one offer after the other, as its rate lets it; ends when nothing waits."""
         try:
             while self._waiting:
+                if self._pace is not None and (seconds := self._pace.wait):
+                    await asyncio.sleep(seconds)
+                    continue
                 async with self._turn:
                     if not self._waiting:  # forgotten while this waited for its turn
                         continue
-                    events, sink, holding = self._waiting.popleft()
+                    events, sink, holding = self._next_offer()
+                    if not events:  # the connections of suspects have taken the turn
+                        continue
                     leases = None if holding is None else CopyLeases(holding, lambda event: id(event) in self._open)
                     now = self._clock()
                     self._open.update((id(event), _Offered(event, sink, now, leases)) for event in events)
@@ -141,6 +155,14 @@ class Member(Destination):
                     await self._failed(error, sink)
         finally:
             self._handing_over = None
+
+    def _next_offer(self) -> tuple[list[OutboxEvent], OutcomeSink, HeldLeases | None]:
+        """What its rate lets go of the offer that comes next; the rest of that waits on."""
+        events, sink, holding = self._waiting.popleft()
+        now = len(events) if self._pace is None else self._pace.take(len(events))
+        if now < len(events):
+            self._waiting.appendleft((events[now:], sink, holding))
+        return events[:now], sink, holding
 
     async def _publish(
         self, events: list[OutboxEvent], sink: OutcomeSink, leases: CopyLeases | None
@@ -258,6 +280,17 @@ class Member(Destination):
     def late_types(self) -> Collection[str]:
         """See ``WatchedDestination``."""
         return self._lateness.types(self._oldest_at, self._clock())
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """See ``WatchedDestination``."""
+        if self._pace is None:
+            return None
+        events = [event for offered, _, _ in self._waiting for event in offered]
+        full_for = self._pace.full_for(len(events))
+        return Waiting(
+            self._pace.rate, len(events), sum(event.size for event in events), full_for, self._lateness.known
+        )
 
     # What a destination says and decides.
 

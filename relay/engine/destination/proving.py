@@ -16,7 +16,8 @@ from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases, LeasedRow, ProofReader, Proofs, Proven
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.several import SeveralPublishers
+from relay.engine.destination.pace import TokenBucket
+from relay.engine.destination.several import NO_PACES, SeveralPublishers
 
 
 class _SeveralReaders(SeveralPublishers, ProofReader):
@@ -66,9 +67,15 @@ class _SeveralProofs(_SeveralReaders, Proofs):
             one.beside(relays)
 
 
-def several(publishers: Mapping[str, Publisher], router: Router, drops: Drops, times: Times) -> SeveralPublishers:
+def several(
+    publishers: Mapping[str, Publisher],
+    router: Router,
+    drops: Drops,
+    times: Times,
+    paces: Mapping[str, TokenBucket] = NO_PACES,
+) -> SeveralPublishers:
     """The publisher over these, by name; with the proofs that they have."""
     reads = any(isinstance(one, ProofReader) for one in publishers.values())
     leaves = any(isinstance(one, Proofs) for one in publishers.values())
     kind = _SeveralProofs if leaves else _SeveralReaders if reads else SeveralPublishers
-    return kind(publishers, router, drops, times)
+    return kind(publishers, router, drops, times, paces)

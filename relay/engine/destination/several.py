@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
@@ -20,10 +22,14 @@ from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.fanout import acknowledged_names
 from relay.engine.destination.member import Member
+from relay.engine.destination.pace import TokenBucket
 
 _CLOSE_WITHIN = 1.9  # seconds
 _PROBED_TOGETHER = 16  # at each health check: hundreds of webhook endpoints are not connected to every few seconds
 _MOST_NAMED = 10  # in one reason
+
+
+NO_PACES: Final[Mapping[str, TokenBucket]] = MappingProxyType({})
 
 
 class SeveralPublishers:
@@ -33,12 +39,22 @@ class SeveralPublishers:
     blocked = ""
     """Each destination says so itself."""
 
-    def __init__(self, publishers: Mapping[str, Publisher], router: Router, drops: Drops, times: Times) -> None:
+    def __init__(
+        self,
+        publishers: Mapping[str, Publisher],
+        router: Router,
+        drops: Drops,
+        times: Times,
+        paces: Mapping[str, TokenBucket] = NO_PACES,
+    ) -> None:
+        """``paces`` are the rates of those that have one."""
         self._router = router
+        self._paces = paces
         self._drops = drops
         self._times = times
         self.members = {
-            name: Member(name, publisher, times, self._any_answers) for name, publisher in publishers.items()
+            name: Member(name, publisher, times, self._any_answers, paces.get(name))
+            for name, publisher in publishers.items()
         }
         self._checks: set[asyncio.Task[None]] = set()
         self._answering = ""
@@ -51,8 +67,12 @@ class SeveralPublishers:
 
     @property
     def keeps_runs(self) -> bool:
-        """Whether each of them does, and all events of a type have one destination: a run must have one, too."""
-        return not self._router.by_header and all(member.publisher.keeps_runs for member in self.members.values())
+        """Whether each of them does, and all events of a type have one destination: a run must have one, too.
+
+        A rate would cut runs.
+        """
+        together = not (self._router.by_header or self._paces)
+        return together and all(member.publisher.keeps_runs for member in self.members.values())
 
     async def open(self) -> None:
         """Make every client. Raises ConfigError naming the destination."""
@@ -144,4 +164,4 @@ class SeveralPublishers:
     def twin(self) -> SeveralPublishers:
         """The same rules over twins of all."""
         twins = {name: member.publisher.twin() for name, member in self.members.items()}
-        return type(self)(twins, self._router, self._drops, self._times)
+        return type(self)(twins, self._router, self._drops, self._times, self._paces)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from relay.core.destination import DestinationCondition, DestinationState, WatchedDestination
+from relay.core.destination import DestinationCondition, DestinationState, Waiting, WatchedDestination
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +48,11 @@ class Watched:
     @property
     def condition(self) -> DestinationCondition:
         """Its state, since when, and why."""
-        state = self.state
-        return DestinationCondition(state.name.lower(), self._clock() - self._began, self._why.get(state, ""))
+        state, waiting = self.state, self.waiting
+        reason = self._why.get(state, "")
+        if waiting is not None and waiting.events and not reason:
+            reason = f"at its rate of {waiting.rate:g} events a second: {waiting.events} wait for it"
+        return DestinationCondition(state.name.lower(), self._clock() - self._began, reason)
 
     @property
     def parts(self) -> Mapping[str, WatchedDestination]:
@@ -60,6 +63,11 @@ class Watched:
     def late_types(self) -> Collection[str]:
         """See ``WatchedDestination``."""
         return ()
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """See ``WatchedDestination``."""
+        return None
 
     def note(self, why: Mapping[DestinationState, str], end: str = "") -> None:
         """Note why it is in these states; empty for one that is over. ``end`` is said when all of them are over."""
