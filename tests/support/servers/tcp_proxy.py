@@ -59,6 +59,8 @@ class TcpProxy:
         """The connections, as a tap numbers them, whose replies are held back; None means all."""
         self.accepted = 0
         """Connections taken so far."""
+        self.client_ports: dict[int, int] = {}
+        """The client's own port of each connection, as a tap numbers them."""
         self.tap: Tap | None = None
         self._guard = self._bound(0)
         self.port: int = self._guard.getsockname()[1]
@@ -145,6 +147,7 @@ class TcpProxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        self.client_ports[self.accepted] = writer.get_extra_info("peername")[1]
         link = _Link(writer, self)
         link.mute = self._mode is Mode.SILENCE
         self._links.add(link)

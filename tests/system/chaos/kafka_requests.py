@@ -6,8 +6,12 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from enum import IntEnum
+from pathlib import Path
 from typing import Final, NamedTuple
+
+from tests.support.servers.tcp_proxy import TcpProxy
 
 _HOLDER: Final = re.compile(rb"/([\w.-]+)/\d")  # in a transactional id: <prefix>/<RELAY_ID>/<n>
 _NEAR: Final = 300  # bytes of a request in which its transactional id stands
@@ -36,21 +40,23 @@ class Moment(NamedTuple):
     answered: bool
 
 
-Act = Callable[[str], None]
-"""Gets the RELAY_ID in the transactional id; empty where the request has none. Raises ConnectionResetError to cut."""
+Act = Callable[[int], bool]
+"""Gets the port of the client, and says whether it is the awaited one: a finder's requests name the dead relay's id."""
 
 
 class _Awaited(NamedTuple):
     moment: Moment
-    holders: Container[str] | None
     act: Act
+    holders: Container[str] | None
+    cut: bool
     met: threading.Event
 
 
 class KafkaRequests:
     """Set as ``TcpProxy.tap``, whose thread calls it."""
 
-    def __init__(self) -> None:
+    def __init__(self, proxy: TcpProxy) -> None:
+        self._ports = proxy.client_ports
         self.kinds: set[int] = set()
         """Of all requests so far."""
         self._awaited: _Awaited | None = None
@@ -58,10 +64,19 @@ class KafkaRequests:
         self._asked: dict[tuple[int, bytes], tuple[int, str]] = {}
         """Kind and holder, by connection and number of the request."""
 
-    def at(self, moment: Moment, act: Act, holders: Container[str] | None = None) -> threading.Event:
-        """Call ``act`` at the next such moment, of these holders where some are named; the event is set then."""
-        awaited = self._awaited = _Awaited(moment, holders, act, threading.Event())
+    def at(
+        self, moment: Moment, act: Act, holders: Container[str] | None = None, *, cut: bool = False
+    ) -> threading.Event:
+        """Call ``act`` at such moments until it says yes, for transactional ids of these relays where some are named.
+
+        The event is set then; with ``cut`` the connection is reset, and what was to pass is lost.
+        """
+        awaited = self._awaited = _Awaited(moment, act, holders, cut, threading.Event())
         return awaited.met
+
+    def forget(self) -> None:
+        """Wait for no moment any more."""
+        self._awaited = None
 
     def request(self, link: int, data: bytes) -> None:
         """See ``Tap``."""
@@ -71,14 +86,14 @@ class KafkaRequests:
             holder = match[1].decode() if match else ""
             self.kinds.add(kind)
             self._asked[link, number] = kind, holder
-            self._meet(kind, holder, answered=False)
+            self._meet(link, kind, holder, answered=False)
 
     def reply(self, link: int, data: bytes) -> bytes:
         """See ``Tap``."""
         for frame in self._frames(link, data, replies=True):
             asked = self._asked.pop((link, frame[:4]), None)
             if asked is not None:
-                self._meet(*asked, answered=True)
+                self._meet(link, *asked, answered=True)
         return data
 
     def _frames(self, link: int, data: bytes, *, replies: bool) -> Iterator[bytes]:
@@ -90,12 +105,25 @@ class KafkaRequests:
             del unparsed[:end]
             yield frame
 
-    def _meet(self, kind: int, holder: str, *, answered: bool) -> None:
+    def _meet(self, link: int, kind: int, holder: str, *, answered: bool) -> None:
         awaited = self._awaited
         if awaited is None or awaited.moment != (kind, answered):
             return
         if awaited.holders is not None and holder not in awaited.holders:
             return
+        if not awaited.act(self._ports[link]):
+            return
         self._awaited = None
         awaited.met.set()
-        awaited.act(holder)
+        if awaited.cut:
+            raise ConnectionResetError
+
+
+def has_port(pid: int, port: int) -> bool:
+    """Whether the process has a TCP socket with this port of its own; false for one that has ended."""
+    with suppress(OSError):
+        sockets = {str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir() if one.is_symlink()}
+        lines = Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+        rows = (line.split() for line in lines)
+        return any(row[1].endswith(f":{port:04X}") and f"socket:[{row[9]}]" in sockets for row in rows)
+    return False

@@ -65,11 +65,16 @@ def test_a_relay_that_is_stopped_within_a_transaction_leaves_no_lease_and_repeat
     outbox: Outbox, make_broker: MakeBroker, moment: Moment
 ) -> None:
     broker = make_broker("kafka")
-    requests = broker.proxy.tap = KafkaRequests()
+    requests = broker.proxy.tap = KafkaRequests(broker.proxy)
     broker.proxy.delay = 0.2  # of every answer, so that much is in transactions
     env = {**broker.env(), "KAFKA_TRANSACTIONS": "true", "LEASE_TIMEOUT": "60s"}
     with Daemon(outbox.relay_url, {**env, "RELAY_ID": "stopping"}) as stopping:
-        stopped = requests.at(moment, lambda _: stopping.process.send_signal(signal.SIGTERM), {"stopping"})
+
+        def stop(_: int) -> bool:
+            stopping.process.send_signal(signal.SIGTERM)
+            return True
+
+        stopped = requests.at(moment, stop, {"stopping"})
         outbox.fill(broker.destination, 10 * EVENTS)
         wait_until(stopped.is_set, 60, f"{moment}")
         assert stopping.process.wait(patience()) == 0

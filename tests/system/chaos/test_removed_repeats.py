@@ -76,7 +76,15 @@ def test_a_fifo_queue_or_topic_stores_no_repeat_within_five_minutes(
     assert (len(set(ids)), len(ids) - EVENTS) == (EVENTS, repeats)
 
 
-@pytest.mark.parametrize("kind", ["redis"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("redis", marks=pytest.mark.redis),
+        pytest.param("rabbitmq", marks=pytest.mark.rabbitmq),
+        pytest.param("http", marks=pytest.mark.http),
+        pytest.param("sqs", marks=pytest.mark.aws),
+    ],
+)
 def test_elsewhere_each_repeat_arrives_and_the_inbox_has_one_effect(
     outbox: Outbox, make_broker: MakeBroker, kind: str
 ) -> None:
