@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from confluent_kafka import Producer
 
-from relay.brokers.kafka.options import producer_config
+from relay.brokers.kafka.options import producer_config, transaction_config
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.core.errors import ConfigError
 from tests.support.options import kafka_options
@@ -50,6 +50,13 @@ def test_the_client_takes_every_extreme(extreme: dict[str, Any], required_acks: 
 def test_one_acknowledgement_means_no_idempotence() -> None:
     config = producer_config(kafka_options("a:1", required_acks="one"))
     assert (config["acks"], config["enable.idempotence"]) == ("1", False)
+
+
+@pytest.mark.parametrize(("lease", "milliseconds"), [(3.0, 1000), (30.0, 10_000), (60.0, 20_000), (180.0, 20_000)])
+def test_a_transaction_is_open_for_a_third_of_a_lease_and_20_s_at_most(lease: float, milliseconds: int) -> None:
+    config = transaction_config(kafka_options("host:9092", lease_timeout=lease))
+    assert config["transaction.timeout.ms"] == milliseconds
+    assert config["message.timeout.ms"] <= milliseconds
 
 
 def test_a_login_is_percent_decoded_and_asks_for_tls() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from concurrent.futures import Future
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
@@ -80,6 +80,22 @@ def test_a_proof_that_was_not_committed_proves_nothing(kafka: str, topic: MakeTo
     send(own, place, holder, value)
     own.abort_transaction(patience())
     assert proofs.read({"bootstrap.servers": kafka}, place, [row]) == {}
+
+
+def test_a_proof_is_found_from_the_time_of_its_claim_on_whatever_stands_before(kafka: str, topic: MakeTopic) -> None:
+    """Clocks of databases step, and transactions end in any order: times in the topic are in none."""
+    place, holder = topic(), uuid.uuid4().hex
+    fences = [Fence(FENCE + timedelta(seconds=seconds)) for seconds in (0, 3600, -3600, 0.000001)]
+    rows = [LeasedRow(holder, fence, make_event("orders").event_id) for fence in fences]
+    for row in rows:
+        own = producer(kafka, f"own/{holder}")
+        begun = Begun(row.fence, 0.0, [make_event("orders")._replace(event_id=row.event_id)])
+        [(key, value, at)] = proofs.records(holder, [begun])
+        own.produce(place, value, key, timestamp=at)
+        own.commit_transaction(patience())
+    for row in rows:
+        other = row._replace(fence=Fence(row.fence + timedelta(microseconds=2)))
+        assert proofs.read({"bootstrap.servers": kafka}, place, [row, other]) == {row: ""}
 
 
 async def test_a_stable_relay_id_ends_its_former_life_at_once(
