@@ -3,7 +3,7 @@
 A file holds the statements of one topic, each under a line ``-- name: x``: ``outbox/claim:x`` is statement ``x`` of
 ``outbox/claim.sql``. A file that is one statement is named as it is: ``outbox/migrations/0001_create_table.sql``.
 
-Every file is ordinary SQL that runs in psql against the default names. Three things turn it into what is sent:
+Every file is ordinary SQL that runs in psql against the default names. Four things turn it into what is sent:
 
 - Names: default identifiers are replaced by quoted ones, from one map. Values are always bound, never written into
   the text.
@@ -13,6 +13,8 @@ Every file is ordinary SQL that runs in psql against the default names. Three th
 - Variants: a line that ends in ``--? words`` is kept only if all of its words hold. The word ``x`` holds when the tag
   x is on, ``!x`` when it is off, ``x|y`` when one of both is on. A tagged line that is commented out, because it is
   the alternative of another line, is uncommented when it is kept.
+- Conditions: ``@outbox/claim:free`` in such a line stands for what the statement of that name selects, with its own
+  tagged lines chosen by the same tags. So a condition that many statements share is written once.
 
 The client has one folder, ``CLIENT``; the relay adds its own (``relay.postgres.sql``).
 """
@@ -35,6 +37,8 @@ _NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER: Final = re.compile(r"\A(--[^\n]*\n)(?:--[^\n]*\n)*")
 _TAGGED: Final = re.compile(r"^(?P<text>.*?)\s*--\?\s*(?P<words>.+?)\s*$")
 _COMMENTED_OUT: Final = re.compile(r"^(\s*)-- ")
+_CONDITION: Final = re.compile(r"@([\w/]+:\w+)")
+_SELECTED: Final = re.compile(r"^SELECT\n(.*)\nFROM \w+\Z", re.DOTALL | re.MULTILINE)
 _PLAIN_TABLES: Final = ("events", "inbox", "inbox_tries", *BESIDE, *OF_A_SCHEMA)
 _READ: Final = re.compile(rf"\b(FROM|JOIN|UPDATE) (?=openoutbox_(?:{'|'.join(_PLAIN_TABLES)})\b(?!\.))")
 _NO_NAMES: Final[Mapping[str, Name]] = MappingProxyType({})
@@ -99,8 +103,17 @@ class SqlLibrary:
             if match is None:
                 lines.append(line)
             elif all(_holds(word, tags) for word in match["words"].split()):
-                lines.append(_COMMENTED_OUT.sub(r"\1", match["text"]))
+                kept = _COMMENTED_OUT.sub(r"\1", match["text"])
+                lines.append(_CONDITION.sub(lambda one: self._selected(one[1], tags), kept))
         return "\n".join(lines)
+
+    def _selected(self, path: str, tags: frozenset[str]) -> str:
+        """What a statement selects, without comments."""
+        lines = [line for line in self.variant(path, tags).splitlines() if not line.lstrip().startswith("--")]
+        selected = _SELECTED.search("\n".join(lines))
+        if selected is None:
+            raise ValueError(f"{path} selects no condition from one table")
+        return selected[1].strip()
 
     def statement(
         self,

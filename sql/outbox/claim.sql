@@ -28,14 +28,13 @@
 -- Tag tied: of rows that share one place, those between two places in the table, in the order of these. The index has them
 -- in that order, too, but has to be walked from the first of them on, dead or not: so its conditions fit no index.
 -- Tag excluding: leaves rows out, by their ids or destinations, and reads those of them that are due before the others.
--- Tag paused: leaves out paused event types. Tag in_part, beside it and
--- fan_out: leaves out of other types what some destinations have acknowledged. Tag fan_out: reads the column of
--- extensions/fan_out.sql. Tag chosen: of some rows alone, found by their ids.
+-- Tag paused: leaves out paused event types. Tags in_part, beside fan_out, and apart, both beside paused: see free.
+-- Tag fan_out: reads the column of extensions/fan_out.sql. Tag chosen: of some rows alone, found by their ids.
 -- Rows of more than INLINE_BYTES in sum leave their payloads behind, so that the commit does not wait for a client that
 -- reads slowly or not at all: a statement commits once its result fits into the buffers of the two sockets. The payloads
 -- are read afterwards.
 -- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; due_from, created_from, due_until, created_until
--- (seconds since 1970); tid_from, tid_until; excluded, without, chosen; paused, in_part (patterns).
+-- (seconds since 1970); tid_from, tid_until; excluded, without, chosen; paused (patterns); those of free.
 -- Result: the fields of OutboxEvent in their order; due_at, by which and inserted_at they are to be sorted; the last place in
 -- the table that a row of the claim had before it; the fence, which is NULL for a row that a trigger left as it was. They come as they lie in the table, since sorting them here would cost another pass over all columns. The payload is NULL in all
 -- rows, or in none.
@@ -76,7 +75,7 @@ WITH chosen AS (
                 < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
                 -- AND ctid > %(tid_from)s::tid AND ctid < %(tid_until)s::tid --? tied
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
-                -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
+                -- AND @outbox/claim:free --? in_part|apart
             ORDER BY available_at, created_at --? !chosen !tied
             -- ORDER BY available_at + INTERVAL '0', created_at --? chosen
             LIMIT (
@@ -131,10 +130,45 @@ RETURNING
     (SELECT MAX(tid) FROM chosen)::text AS last_tid,
     CASE WHEN status = 'DELIVERING' THEN locked_at END AS locked_at;
 
+-- name: free
+-- Whether claims may take a row whose type is not left out as a whole: what other statements say as @outbox/claim:free.
+-- Tag in_part: no, where some destinations have acknowledged it and its type is left out in part. Tag apart: no, where a
+-- header sends it to a destination that is left out. The name that it has there is filled in as routes do (relay/routing):
+-- strings as they are, other values as their JSON text. Without one of the headers, with an empty one, or where headers
+-- are no object, there is no name, and the row is free. Of the patterns of several destinations the first decides.
+-- Index: none. Locks: none. Parameters: in_part (patterns of LIKE); apart_types, and apart (jsonb), of each destination an
+-- object: the type, whether it is left out in part, what the name begins with, the headers and what follows each, the
+-- pattern of LIKE that is left out, and those before it.
+SELECT
+    (
+        TRUE
+        -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
+        AND ( --? apart
+            event_type <> ALL(%(apart_types)s::text[]) --? apart
+            OR ( --? apart
+                SELECT BOOL_OR(named.whole LIKE one.pattern AND named.whole NOT LIKE ALL(one.earlier)) --? apart
+                FROM JSONB_TO_RECORDSET(%(apart)s::jsonb) AS one ( --? apart
+                    of_type text, part boolean, start text, gaps text[], texts text[], pattern text, earlier text[] --? apart
+                ) --? apart
+                CROSS JOIN LATERAL ( --? apart
+                    SELECT one.start || STRING_AGG(filled.value || gap.text, '' ORDER BY gap.place) AS whole --? apart
+                    FROM UNNEST(one.gaps, one.texts) WITH ORDINALITY AS gap (header, text, place) --? apart
+                    CROSS JOIN LATERAL ( --? apart
+                        SELECT COALESCE(headers ->> gap.header, (headers -> gap.header)::text) AS value --? apart
+                    ) AS filled --? apart
+                    HAVING BOOL_AND(COALESCE(filled.value <> '', FALSE)) --? apart
+                ) AS named --? apart
+                WHERE one.of_type = event_type --? apart
+                    -- AND (NOT one.part OR acknowledged_by IS NOT NULL) --? apart in_part
+            ) IS NOT TRUE --? apart
+        ) --? apart
+    )
+FROM openoutbox_events;
+
 -- name: first_due
 -- The first rows that claims would lease, in their order; with a limit of 1 the row of a claim with that limit.
 -- Index: idx_openoutbox_processing_queue. Locks: these rows, skipping those that another session has locked, for the length
--- of this statement. SET_CONFIG: as in claim. Tags paused, in_part and chosen: as in claim. Tag newest: the last ones, the newest first.
+-- of this statement. SET_CONFIG: as in claim. Tags paused, in_part, apart and chosen: as in claim. Tag newest: the last ones, the newest first.
 -- Parameters: as in claim, and tid_from, the place in the table of the last row before them among those of one time.
 -- Result: id, type, key, available_at and created_at (seconds since 1970), place in the table.
 SELECT
@@ -159,7 +193,7 @@ WHERE
     AND (available_at, created_at)
     < (TO_TIMESTAMP(%(due_until)s::float8), TO_TIMESTAMP(%(created_until)s::float8))
     AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
-    -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
+    -- AND @outbox/claim:free --? in_part|apart
 ORDER BY available_at, created_at --? !newest !chosen
 -- ORDER BY available_at DESC, created_at DESC --? newest
 LIMIT (SELECT %(limit)s::bigint)

@@ -21,7 +21,7 @@
 -- does, whatever it believes of how much waits. What is found by its place in the table says PENDING by what it is not: the
 -- planner would take any index of what waits for that, and read all of it, dead entries too.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing; fan_out and paused as
--- in claim, in_part too: a row that is left out holds back its key. chosen, beside oldest: of some rows alone, found by
+-- in claim, in_part and apart too: a row that is left out holds back its key. chosen, beside oldest: of some rows alone, found by
 -- their ids. passed, beside by_key: leaves out first rows before a place up to which claims have gone past (relay/outbox/passing.py).
 -- floors, beside oldest: the first unfinished row of a key is looked for from the
 -- floor of that key on (relay/outbox/floors.py), below which only what was inserted for later, has failed or was replayed
@@ -44,7 +44,7 @@ looked AS MATERIALIZED ( --? oldest
         ctid AS tid, --? oldest
         HASHTEXTEXTENDED(partition_key, 0) AS hash, --? oldest
         event_type NOT LIKE ALL(%(paused)s::text[]) --? oldest paused
-        -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? oldest in_part
+        -- AND @outbox/claim:free --? oldest in_part|apart
         AS free, --? oldest paused
         insertion_order, --? oldest
         available_at --? oldest
@@ -69,7 +69,7 @@ walked AS ( --? by_key
             insertion_order, --? by_key
             status = 'PENDING' AND available_at <= NOW() --? by_key
             AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
-            -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
+            -- AND @outbox/claim:free --? by_key in_part|apart
             -- AND (available_at, created_at) --? by_key passed
             -- >= (TO_TIMESTAMP(%(passed_due)s::float8), TO_TIMESTAMP(%(passed_created)s::float8)) --? by_key passed
             AS due, --? by_key
@@ -77,7 +77,7 @@ walked AS ( --? by_key
             ( --? by_key
                 status = 'PENDING' AND available_at <= NOW() --? by_key
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
-                -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
+                -- AND @outbox/claim:free --? by_key in_part|apart
                 -- AND (available_at, created_at) --? by_key passed
                 -- >= (TO_TIMESTAMP(%(passed_due)s::float8), TO_TIMESTAMP(%(passed_created)s::float8)) --? by_key passed
             )::int::bigint AS found --? by_key
@@ -105,7 +105,7 @@ walked AS ( --? by_key
             insertion_order, --? by_key
             status = 'PENDING' AND available_at <= NOW() --? by_key
             AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
-            -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
+            -- AND @outbox/claim:free --? by_key in_part|apart
             -- AND (available_at, created_at) --? by_key passed
             -- >= (TO_TIMESTAMP(%(passed_due)s::float8), TO_TIMESTAMP(%(passed_created)s::float8)) --? by_key passed
             AS due --? by_key
@@ -131,7 +131,7 @@ keyless AS ( --? by_key
         AND (available_at, created_at) --? by_key
         >= (TO_TIMESTAMP(%(due_from)s::float8), TO_TIMESTAMP(%(created_from)s::float8)) --? by_key
         AND event_type NOT LIKE ALL(%(paused)s::text[]) --? by_key paused
-        -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? by_key in_part
+        -- AND @outbox/claim:free --? by_key in_part|apart
     ORDER BY available_at, created_at --? by_key
     LIMIT (SELECT %(firsts)s::bigint) --? by_key
 ), --? by_key
@@ -266,7 +266,7 @@ following AS (
                 AND available_at <= NOW()
                 AND event_id <> ALL(%(excluded)s::uuid[]) --? excluding
                 AND event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
-                -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? in_part
+                -- AND @outbox/claim:free --? in_part|apart
                 AND COALESCE(
                     NOT %(block)s::boolean OR insertion_order < (
                         SELECT holding.insertion_order

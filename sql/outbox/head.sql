@@ -25,7 +25,7 @@ WITH looked AS MATERIALIZED (
         available_at,
         created_at,
         event_type NOT LIKE ALL(%(paused)s::text[]) --? paused
-        -- AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(%(in_part)s::text[])) --? paused in_part
+        -- AND @outbox/claim:free --? paused in_part|apart
         -- TRUE --? !paused
         AS free
     FROM openoutbox_events

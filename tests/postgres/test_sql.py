@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from openoutbox.statements import SqlFolder, SqlLibrary
 from relay.core.errors import ConfigError
 from relay.postgres.sql import (
     LONGEST_IDENTIFIER,
@@ -58,6 +60,25 @@ def test_tags_choose_lines() -> None:
     assert plain != known
     assert "--?" not in plain + known
     assert "--?" not in variant(path)
+
+
+def test_a_condition_that_statements_share_is_written_once() -> None:
+    plain, told = (statement("outbox/claim:first_due", tags=tags) for tags in ((), ("in_part",)))
+    assert "@" not in plain + told
+    assert "AND (acknowledged_by IS NULL OR event_type NOT LIKE ALL(" in told
+    assert "acknowledged_by" not in plain
+
+
+def test_a_condition_is_all_that_its_statement_selects(tmp_path: Path) -> None:
+    (tmp_path / "f.sql").write_text(
+        "-- name: a\nSELECT TRUE\n-- AND @f:b --? x\n;\n-- name: b\n-- Why.\nSELECT\n    (1 = 1)\nFROM t;\n"
+        "-- name: c\nSELECT TRUE\n-- AND @f:a --? x\n"
+    )
+    library = SqlLibrary((SqlFolder(tmp_path),))
+    assert library.statement("f:a", tags=["x"]).splitlines()[:2] == ["SELECT TRUE", "AND (1 = 1)"]
+    assert library.statement("f:a") == "SELECT TRUE\n"
+    with pytest.raises(ValueError, match="f:a selects no condition"):
+        library.statement("f:c", tags=["x"])
 
 
 @pytest.mark.parametrize("name", ["a", "a b", "\N{SNOWMAN}" * 21, "x" * LONGEST_IDENTIFIER])
