@@ -69,24 +69,16 @@ class RoutingPlan(NamedTuple):
     def warnings(self) -> list[str]:
         """What the routes cannot do for events of one type that go to several destinations by a header.
 
-        Claims tell events apart by their types.
+        Where claims cannot tell these apart.
         """
-        if self.routes is None:
-            return []
+        routes = self.routes
         return [
             f"route {rule.number} sends events of one type to several destinations by the header "
-            f"{' and '.join(rule.headers)}: while one of them does not answer, events for the others are delivered in "
-            "small groups; give them types of their own to avoid that"
-            for rule in self.routes.rules
-            if any(one.to.headers and self._fails_in_parts(one.via or self.routes.default) for one in rule.targets)
+            f"{' and '.join(rule.headers)}: {why}, so while one of them does not answer, events for the others are "
+            "delivered in small groups; give them types of their own to avoid that"
+            for rule in (() if routes is None else routes.rules)
+            if routes is not None and (why := routes.untold(rule))
         ]
-
-    def _fails_in_parts(self, destination: str | None) -> bool:
-        """Whether what a name stands for at this destination can fail on its own: an endpoint, a queue, a topic."""
-        if destination is None or self.routes is None or destination in self.routes.further:
-            return True
-        kind = kinds.find(self.destinations[destination].publisher_type)
-        return kind is not None and kind.apart_by_name
 
 
 def read_named(settings: Settings) -> Named:
@@ -115,13 +107,20 @@ def read_plan(settings: Settings) -> RoutingPlan:
     several = bool(named.vias or named.further)
     if not (several or rules or settings.route_prefix or _has_member(settings)):
         return RoutingPlan(named.destinations, None, several=False)
-    routes = Routes(rules, settings.route_prefix, named.default, named.further)
+    by_name = [name for name, own in named.destinations.items() if _is_apart_by_name(own)]
+    routes = Routes(rules, settings.route_prefix, named.default, named.further, by_name)
     return RoutingPlan(named.destinations, routes, several)
 
 
 def _has_member(settings: Settings) -> bool:
     """Whether a single destination is one by its name, too: webhooks, and what has a rate."""
     return settings.publisher_type == "http" or settings.publisher_rate is not None
+
+
+def _is_apart_by_name(own: Settings) -> bool:
+    """Whether what a name stands for at this destination can fail on its own: a queue, a topic."""
+    kind = kinds.find(own.publisher_type)
+    return kind is not None and kind.apart_by_name
 
 
 class Destinations:

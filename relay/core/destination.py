@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+from relay.core.places import Flow
+
+TITLE: Final = "destination "
+"""What the title of a destination begins with; its name follows."""
 
 
 class DestinationState(IntEnum):
@@ -51,8 +56,8 @@ class Waiting(NamedTuple):
     size: int
     """Bytes."""
     full_for: float
-    """Seconds for which claims leave ``types`` out; 0 where they take them."""
-    types: Collection[str]
+    """Seconds for which claims leave ``flows`` out; 0 where they take them."""
+    flows: Collection[Flow]
 
 
 class WatchedDestination(Protocol):
@@ -75,8 +80,8 @@ class WatchedDestination(Protocol):
         """By name, what of it can fail on its own and does not flow."""
 
     @property
-    def late_types(self) -> Collection[str]:
-        """Types of events for it while it is late with its answers; empty where it is known by their types alone."""
+    def late_flows(self) -> Collection[Flow]:
+        """Flows of events for it while it is late with its answers; empty where it is known by their flows alone."""
 
     @property
     def waiting(self) -> Waiting | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Final
+
+_WILDCARDS: Final = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
 @lru_cache(maxsize=1024)
@@ -24,6 +27,16 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 def matches(name: str, patterns: Iterable[str]) -> bool:
     """Whether one of the patterns matches all of the name."""
     return any(compile_pattern(pattern).fullmatch(name) for pattern in patterns)
+
+
+def exactly(text: str) -> str:
+    """What LIKE of SQL matches in this text alone."""
+    return text.translate(_WILDCARDS)
+
+
+def like(pattern: str) -> str:
+    """What LIKE of SQL matches in the names that the pattern matches."""
+    return "%".join(map(exactly, pattern.split("*")))
 
 
 def covers(earlier: str, later: str) -> bool:

@@ -10,10 +10,10 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from relay.core.errors import ConfigError
+from relay.core.patterns import exactly
 
 LONGEST_NAME: Final = 1000
 """Bytes of an event type or prefix that a pause may name: the entry of an index has room for no more."""
-_WILDCARDS: Final = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
 class PauseScope(StrEnum):
@@ -46,7 +46,7 @@ class PauseTarget(NamedTuple):
     @property
     def pattern(self) -> str:
         """What LIKE of SQL matches in the paused event types, and in no other."""
-        escaped = self.name.translate(_WILDCARDS)
+        escaped = exactly(self.name)
         return escaped if self.scope is PauseScope.TYPE else f"{escaped}%"
 
     def holds(self, event_type: str) -> bool:

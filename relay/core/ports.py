@@ -15,6 +15,7 @@ from relay.core.destination import WatchedDestination
 from relay.core.errors import StorageError
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
 from relay.core.outcome import OutcomeSink
+from relay.core.places import Flow
 from relay.core.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -186,14 +187,13 @@ class OutboxStorage(Protocol):
         again, and nothing written under its fence takes effect.
         """
 
-    def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
-        """Leave these event types out of the claims that are sent from now on, until the next call says otherwise.
+    def leave_out(self, flows: Sequence[Flow], in_part: Sequence[Flow] = ()) -> None:
+        """Leave these event types, or parts of them, out of the claims that are sent from now on, until the next call.
 
-        Of the types ``in_part`` only the events that some of their destinations have acknowledged, where the storage
-        can tell them apart; else all.
+        Of those ``in_part`` only what some destinations have acknowledged, where the storage can tell; else all.
 
-        In order per key, such an event keeps everything behind it in its key from being claimed. The events stay as
-        they are, count as late, and cost other claims nothing, however many there are.
+        In order per key it keeps everything behind it in its key from being claimed. Such events stay, count as late,
+        and cost other claims nothing, however many there are.
         """
 
     def pass_over(self, event_id: EventId) -> None:

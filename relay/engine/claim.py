@@ -30,10 +30,12 @@ from relay.core.errors import StorageBusy, StorageError, StorageTimeout
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
 from relay.core.limits import limited, may_exceed, refused
 from relay.core.names import remembered
+from relay.core.places import Apart, Flow
 from relay.engine.away import NONE_HELD
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.fences import Lease
+from relay.engine.flows import bounded
 from relay.engine.gate import Gate
 from relay.engine.order import Order
 from relay.engine.publish import Offers
@@ -83,7 +85,7 @@ class Claimer:
         self._excluded = Exclusions("claim", context.refused_rows, context.clock, context.storage.pass_over)
         self._away = context.away
         self._left_out = NONE_HELD
-        """The event types that the storage was last told to leave out."""
+        """What the storage was last told to leave out."""
         self._bytes_reserve = context.options.batch_bytes // _RESERVE
         self._crowded_since: float | None = None
         """Since when there is room, but too little to be worth a claim."""
@@ -227,7 +229,7 @@ class Claimer:
         self._crowded_since = None
         return True
 
-    def _room(self) -> tuple[int, int, list[str]]:
+    def _room(self) -> tuple[int, int, list[Flow]]:
         """How many events and bytes may be claimed now, and for which destinations none.
 
         The last quarter of the places, and of the bytes, is for destinations that answer: else one that does not would
@@ -239,8 +241,8 @@ class Claimer:
             return places - self._reserve, size - self._bytes_reserve, []
         half, half_bytes = self._reserve // 2, self._bytes_reserve // 2
         few, few_bytes = half if places > half else 0, half_bytes if size > half_bytes else 0
-        late = {event_type for one in self._gate.each for event_type in one.late_types}
-        slow = self._inflight.slow_types(self._clock(), late, few, few_bytes)
+        late = {flow for one in self._gate.each for flow in one.late_flows}
+        slow = self._inflight.slow_flows(self._clock(), late, few, few_bytes)
         return places - few if slow and self._reserve else 0, size - few_bytes, slow
 
     def _waiting(self) -> list[Waiting]:
@@ -256,10 +258,11 @@ class Claimer:
 
     async def _claim(self, *, control: bool = False) -> int:
         """One claim; returns how many events it brought, or -1 when the next one may bring more at once."""
-        places, size, without = self._room()
-        without = sorted({*without, *(kind for one in self._waiting() if one.full_for for kind in one.types)})
+        places, size, slow = self._room()
+        slow = bounded({*slow, *(flow for one in self._waiting() if one.full_for for flow in one.flows)})
         limit, times = (1, 1) if control else self._share(places)
-        self._leave_out_away(without)
+        self._leave_out_away(slow)
+        without = [one for one in slow if isinstance(one, str)]
         sent_at = self._clock()
         self.claiming = True
         # Until the reply says more: a batch that is settled meanwhile may free keys that the claim sees as held.
@@ -307,17 +310,18 @@ class Claimer:
             return
         self._health.storage_worked("claim")
 
-    def _leave_out_away(self, slow: Sequence[str]) -> None:
+    def _leave_out_away(self, slow: Sequence[Flow]) -> None:
         """Leave out the events whose destinations do not answer, but for a claim now and then that tries them.
 
-        In order per key those that are ``slow``, too: they hold up their keys, as paused ones do.
+        In order per key those that are ``slow``, too: they hold up their keys, as paused ones do. Without order those
+        of them that a header sends to one destination: what a single claim leaves out are types.
         """
         away = self._away.held() if self._away else NONE_HELD
-        if slow and self._options.in_order:
-            away = away._replace(types=tuple(sorted({*away.types, *slow})))
+        if left_out := [one for one in slow if self._options.in_order or isinstance(one, Apart)]:
+            away = away._replace(flows=tuple(sorted({*away.flows, *left_out}, key=str)))
         if away != self._left_out:
             self._left_out = away
-            self._storage.leave_out(away.types, away.in_part)
+            self._storage.leave_out(away.flows, away.in_part)
 
     async def _accept(self, claim: Claim, sent_at: float) -> None:
         """Count the batch first, then wait for the offer loop: from here on settler and renewer look after it."""
@@ -325,7 +329,7 @@ class Claimer:
         self._telemetry.storage_op("claim", ok=True, seconds=seconds)
         self._telemetry.claimed(len(claim.events))
         if self._away:
-            self._away.tried({event.event_type for event in claim.events})
+            self._away.tried(self._context.flows.of_all(claim.events))
         if claim.fence is not None:
             events = await self._limited(claim.events)
             may_kill = len(events) == 1 and self._may_kill(events[0])

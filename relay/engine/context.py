@@ -12,6 +12,7 @@ from relay.core.tracing import Tracer
 from relay.engine.away import AwayDestinations
 from relay.engine.counts import VerdictCounts
 from relay.engine.destination.parts import WatchedParts
+from relay.engine.flows import Flows
 from relay.engine.health import RelayHealth
 from relay.engine.inflight import InFlight
 from relay.engine.options import EngineOptions
@@ -40,6 +41,7 @@ class EngineContext:
     refused_rows: RefusedRows
     tracer: Tracer | None
     """The spans; None when there are none."""
+    flows: Flows
     counts: VerdictCounts = field(default_factory=VerdictCounts)
 
     @classmethod
@@ -55,7 +57,8 @@ class EngineContext:
     ) -> EngineContext:
         """The context of a relay that holds nothing yet and has connected to nothing."""
         health = RelayHealth(telemetry, clock)
-        inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes)
+        flows = Flows.of_publisher(publisher)
+        inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes, flows)
         away = AwayDestinations(telemetry, options.connect_retry_interval, clock)
         return cls(
             storage,
@@ -71,4 +74,5 @@ class EngineContext:
             WatchedParts(publisher.name, publisher, clock, options.connect_retry_interval),
             RefusedRows(telemetry, clock),
             tracer,
+            flows,
         )

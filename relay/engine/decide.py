@@ -7,7 +7,7 @@
     TimedOut      ──▶ undecided until the gate has probed the broker: then Transient or Unreachable
     ConnectionCut ──▶ undecided until then, too: then a suspect, or Unreachable
     Withheld      ──▶ released, no attempt used
-    Away          ──▶ released, no attempt used; events of its type are left out of claims for a time
+    Away          ──▶ released, no attempt used; events of its flow are left out of claims for a time
 
 Which verdict an outcome leads to is the table in ``relay.core.verdict``. Here the batch is given that verdict, and the
 loops that go on with it are woken: the settler, the follow loop, and the gate.
@@ -21,6 +21,7 @@ import logging
 import random
 from collections.abc import Sequence
 
+from relay.core.destination import TITLE
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import (
     ACKNOWLEDGED,
@@ -35,6 +36,7 @@ from relay.core.outcome import (
     Withheld,
 )
 from relay.core.outside import cut
+from relay.core.places import flow_away
 from relay.core.telemetry import EngineCounter
 from relay.core.verdict import Bury, Release, Retry, Verdict, decide
 from relay.engine.batch import Batch
@@ -76,6 +78,7 @@ class Decider:
         self._suspects = context.suspects
         self._away = context.away
         self._parts = context.parts
+        self._flows = context.flows
         self._telemetry = context.telemetry
         self._counts = context.counts
         self._retry = context.options.retry
@@ -102,7 +105,7 @@ class Decider:
             self._parts.answered(resolutions)
         if acknowledged:
             self.acknowledged += len(acknowledged)
-            if self._away and self._away.acknowledged({event.event_type for event in acknowledged}):
+            if self._away and self._away.acknowledged(self._flows.of_all(acknowledged)):
                 self._inflight.claimable.set()
                 self._inflight.attention.set()
             since_claim = now - batch.sent_at
@@ -173,7 +176,8 @@ class Decider:
             self._telemetry.refused([now - batch.offered_at] * refused)
 
     def _take_away(self, batch: Batch, event: OutboxEvent, outcome: Away) -> None:
-        self._away.report(event.event_type, outcome, in_part=event.acknowledged_by is not None)
+        flow = flow_away(self._flows.of(event), outcome.reported_as.removeprefix(TITLE))
+        self._away.report(flow, outcome, in_part=event.acknowledged_by is not None)
         self._inflight.attention.set()
         self._decide(batch, event, outcome)
 

@@ -13,8 +13,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from relay.core.destination import Waiting
 from relay.core.event import EventId, OutboxEvent
+from relay.core.places import Flow
 from relay.core.telemetry import EngineCounter, Telemetry
 from relay.engine.batch import LATE, Batch, Portion
+from relay.engine.flows import BY_TYPE, Flows, bounded
 
 _SETTLE_LINGER = 0.005  # seconds; a batch whose last answers are on their way is written once, not twice
 
@@ -22,10 +24,11 @@ _SETTLE_LINGER = 0.005  # seconds; a batch whose last answers are on their way i
 class InFlight:
     """All batches of one relay."""
 
-    def __init__(self, telemetry: Telemetry, max_events: int, max_bytes: int) -> None:
+    def __init__(self, telemetry: Telemetry, max_events: int, max_bytes: int, flows: Flows = BY_TYPE) -> None:
         self._telemetry = telemetry
         self._max_events = max_events
         self._max_bytes = max_bytes
+        self._flows = flows
         self._linger: asyncio.TimerHandle | None = None
         self._with_followers: dict[Batch, None] = {}
         self.batches: dict[Batch, None] = {}
@@ -65,25 +68,26 @@ class InFlight:
         size = min(sum(one.size for one in paced), self._max_bytes)
         return self._max_events - (self.events - waiting), self._max_bytes - (self.bytes_held - size)
 
-    def slow_types(self, now: float, late: Collection[str], few: int = 0, few_bytes: int = 0) -> list[str]:
-        """Event types that wait for answers: those in ``late``, and those of events that have waited half a second.
+    def slow_flows(self, now: float, late: Collection[Flow], few: int = 0, few_bytes: int = 0) -> list[Flow]:
+        """Flows that wait for answers: those in ``late``, and those of events that have waited half a second.
 
-        But for those with the fewest such events. ``few`` of them, of ``few_bytes`` in sum, keep no type out: an event
+        But for those with the fewest such events. ``few`` of them, of ``few_bytes`` in sum, keep no flow out: an event
         for several destinations of which one is silent is among them.
         """
-        events, size = Counter(dict.fromkeys(late, 0)), Counter[str]()
+        events, size = Counter(dict.fromkeys(late, 0)), Counter[Flow]()
         for batch in self.batches:
             # Until it is handed over, its destinations do not know of it: the next claim may be sent before that.
             waits = now - batch.offered_at >= LATE or (bool(late) and not batch.handed_over)
             for event in batch.offered.values() if waits or late else ():
-                if waits or event.event_type in late:
-                    events[event.event_type] += 1
-                    size[event.event_type] += event.size
+                flow = event.event_type if event.event_type in late else self._flows.of(event)
+                if waits or flow in late:
+                    events[flow] += 1
+                    size[flow] += event.size
         slow = sorted(events, key=lambda one: max(events[one] / max(few, 1), size[one] / max(few_bytes, 1)))
         # One of which nothing is in flight may come next: the last places are not for it, either.
         while slow and (few := few - max(events[slow[0]], 1)) >= 0 and (few_bytes := few_bytes - size[slow[0]]) >= 0:
             del slow[0]
-        return sorted(slow)
+        return bounded(slow)
 
     def add(self, batch: Batch) -> None:
         """A claim came back with events."""

@@ -27,6 +27,7 @@ from relay.core.clock import DatabaseClock
 from relay.core.durations import in_words
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence
+from relay.core.places import Flow
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.core.proofs import ExpiredLeases, LeasedRow
 from relay.core.upkeep import Upkeep
@@ -186,15 +187,15 @@ class PostgresOutbox:
         """Go past this row, which the last error of a claim named."""
         self._claims.passed.pass_over(event_id)
 
-    def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
-        """Leave these event types out of the claims that are sent from now on (``relay.outbox.paused``).
+    def leave_out(self, flows: Sequence[Flow], in_part: Sequence[Flow] = ()) -> None:
+        """Leave these events out of the claims that are sent from now on (``relay.outbox.paused``).
 
         Those ``in_part`` as a whole without the extension fan-out.
         """
         if self._claims.fan_out:
-            self.paused.leave_out(event_types, in_part)
+            self.paused.leave_out(flows, in_part)
         else:
-            self.paused.leave_out(sorted({*event_types, *in_part}))
+            self.paused.leave_out(sorted({*flows, *in_part}, key=str))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write verdicts, fenced; all of them commit together, and durably, before this returns."""

@@ -12,18 +12,20 @@ What is decided for an event:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from relay.core.event import OutboxEvent
-from relay.core.headers import wire_headers
+from relay.core.headers import RAW_HEADERS, wire_headers
 from relay.core.names import LONGEST_REMEMBERED
 from relay.core.outcome import Acknowledged, Transient
-from relay.core.patterns import compile_pattern
-from relay.core.places import Place, Places
+from relay.core.patterns import compile_pattern, exactly, like
+from relay.core.places import Apart, Flow, Place, Places
 from relay.routing.template import Missing, Template, read_template
 
 _MOST_REMEMBERED: Final = 10_000  # event types
+MOST_PATTERNS: Final = 100
+"""Of the endpoints of a destination, so that claims can tell apart by them what a header sends there."""
 PLAIN: Final = read_template("{type}", "")
 """The name of a destination where no rule gives another: the event type."""
 
@@ -118,6 +120,8 @@ class Undecided(NamedTuple):
     """The event's type alone does not decide: the name has a header in it."""
 
     rule: Rule
+    told: Target | None = None
+    """The destination by whose names claims tell such events apart, where that is of use."""
 
 
 Decision = Sent | SentToAll | Dropped | Incomplete | Unmatched
@@ -132,16 +136,19 @@ class Routes:
         prefix: str = "",
         default: str | None = "",
         further: Mapping[str, Routes] | None = None,
+        by_name: Collection[str] = (),
     ) -> None:
         """``default`` is the destination of events that no rule matches; None where there is none.
 
         ``further`` are the rules of a destination that stands for several: by the names that events have there.
+        ``by_name`` are those of which each name can fail on its own: queues, for example.
         """
         self._rules = [(compile_pattern(rule.pattern), rule) for rule in rules]
         self.rules = rules
         self.prefix = prefix
         self.default = default
         self.further = further or {}
+        self._in_parts = {*self.further, *by_name}
         self._known: dict[str, Places | Undecided] = {}
         """What is known of each event type."""
         self.by_header = any(rule.headers for rule in rules)
@@ -151,16 +158,66 @@ class Routes:
 
     def places(self, event: OutboxEvent) -> Places:
         """See ``relay.core.places.Router``."""
-        event_type = event.event_type
+        known = self._of_type(event.event_type)
+        return _places(self._by_header(known.rule, event)) if isinstance(known, Undecided) else known
+
+    def _of_type(self, event_type: str) -> Places | Undecided:
         known = self._known.get(event_type)
         if known is None:
             decision = self.of_type(event_type)
-            known = decision if isinstance(decision, Undecided) else _places(decision)
+            known = self._with_told(decision) if isinstance(decision, Undecided) else _places(decision)
             if len(event_type) <= LONGEST_REMEMBERED:
                 if len(self._known) >= _MOST_REMEMBERED:
                     self._known.clear()
                 self._known[event_type] = known
-        return _places(self._by_header(known.rule, event)) if isinstance(known, Undecided) else known
+        return known
+
+    def flow_of(self, event: OutboxEvent) -> Flow:
+        """See ``relay.core.places.FlowTeller``: where a header decides between what can fail on its own, by that."""
+        event_type = event.announced_type
+        known = self._of_type(event_type) if self.by_header else None
+        if not isinstance(known, Undecided) or known.told is None:
+            return event_type
+        name = known.told.to.fill(event_type, dict(wire_headers(event.headers)))
+        return event_type if isinstance(name, Missing) else self._apart(known.told, event_type, self.prefix + name)
+
+    def _with_told(self, undecided: Undecided) -> Undecided:
+        parts = self._parts(undecided.rule)
+        return undecided._replace(told=parts[0]) if parts and not self.untold(undecided.rule) else undecided
+
+    def _parts(self, rule: Rule) -> list[Target]:
+        """The destinations of the rule that are one of several that can fail on their own, by a header."""
+        return [one for one in rule.targets if one.to.headers and (one.via or self.default) in self._in_parts]
+
+    def untold(self, rule: Rule) -> str:
+        """Why claims cannot tell apart what a header sends to several destinations; empty where they can."""
+        parts = self._parts(rule)
+        if parts and sum(bool(one.to.headers) for one in rule.targets) > 1:
+            return "a header is in more than one of its names"
+        if any(RAW_HEADERS in one.to.headers for one in parts):
+            return f"{RAW_HEADERS} is not in the table"
+        inner = [routes for one in parts if (routes := self.further.get(one.via or self.default or ""))]
+        if any(len(one.rules) > MOST_PATTERNS for one in inner):
+            return f"the endpoints have more than {MOST_PATTERNS} patterns"
+        texts = [self.prefix, *(text for one in parts for text in one.to.texts)]
+        texts += [other.pattern for one in inner for other in one.rules]
+        return "a name has a NUL" if any("\0" in text for text in texts) else ""
+
+    def _apart(self, target: Target, event_type: str, name: str) -> Flow:
+        """The events of this type that have the name, or another one of the same endpoint."""
+        headers = target.to.headers
+        start, *texts = target.to.around(event_type)
+        via = target.via or self.default or ""
+        told = Apart(event_type, via, name, self.prefix + start, headers, tuple(texts), exactly(name))
+        inner = self.further.get(via)
+        if inner is None:
+            return told
+        placed = inner.of_type(name)
+        if not isinstance(placed, Sent):
+            return event_type
+        patterns = [like(rule.pattern) for rule in inner.rules] + ["%"]
+        place = -1 if placed.rule is None else inner.rules.index(placed.rule)
+        return told._replace(via=placed.via, part="", pattern=patterns[place], earlier=tuple(patterns[:place]))
 
     def decide(self, event: OutboxEvent) -> Decision:
         """Where this event goes, and by which rule."""

@@ -34,6 +34,16 @@ class Template(NamedTuple):
         """The headers that it needs."""
         return tuple(gap for gap in self.gaps if gap is not None)
 
+    def around(self, event_type: str) -> list[str]:
+        """What stands around its headers, for an event of this type: a text more than there are headers."""
+        texts = [self.texts[0]]
+        for gap, text in zip(self.gaps, self.texts[1:], strict=True):
+            if gap is None:
+                texts[-1] += event_type + text
+            else:
+                texts.append(text)
+        return texts
+
     def fill(self, event_type: str, headers: Mapping[str, str]) -> str | Missing:
         """The name for an event; Missing when a header that it needs is absent or empty."""
         name = self.texts[0]

@@ -139,23 +139,31 @@ def test_warnings_name_the_destination(several: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "warned"), [("sqs://eu-central-1", True), ("sns://eu-central-1", True), ("nats://h:4222", False)]
+    ("url", "to", "why"),
+    [
+        ("sqs://eu-central-1", "d.{header:region}", ""),
+        ("sns://eu-central-1", "{header:region}.{header:X-Raw-Headers}", "X-Raw-Headers is not in the table"),
+        ("nats://h:4222", "{header:X-Raw-Headers}", ""),
+    ],
 )
-def test_a_route_by_header_to_what_fails_in_parts_is_named(url: str, warned: bool, tmp_path: Path) -> None:
-    (tmp_path / "routes").write_text(
-        '[[route]]\ntype = "a"\nto = "b.{type}"\n[[route]]\ntype = "c"\nto = "d.{header:region}"\n'
-    )
+def test_a_route_by_header_that_claims_cannot_tell_apart_is_named(url: str, to: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "routes").write_text(f'[[route]]\ntype = "a"\nto = "b.{{type}}"\n[[route]]\ntype = "c"\nto = "{to}"\n')
     built = Destinations(settings(PUBLISHER_URL=url, ROUTES_FILE=str(tmp_path / "routes")))
-    route = "route 2 sends events of one type to several destinations by the header region: "
-    assert [one.startswith(route) for one in built.warnings] == [True] * warned
+    route = "route 2 sends events of one type to several destinations by the header region and X-Raw-Headers: "
+    assert [one.startswith(route + why) for one in built.warnings] == [True] * bool(why)
 
 
-def test_so_is_one_to_endpoints(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [0, 100])
+def test_so_is_one_to_many_endpoints(tmp_path: Path, others: int) -> None:
     (tmp_path / "routes").write_text('[[route]]\ntype = "c"\nto = "d.{header:region}"\n')
-    (tmp_path / "endpoints").write_text('[[endpoints]]\nevents = "d.*"\nurl = "https://hooks.example"\n')
+    patterns = ["d.*", *(f"e{number}" for number in range(others))]
+    (tmp_path / "endpoints").write_text(f'[[endpoints]]\nevents = {patterns}\nurl = "https://hooks.example"\n')
     files = {"ROUTES_FILE": str(tmp_path / "routes"), "HTTP_ENDPOINTS_FILE": str(tmp_path / "endpoints")}
     built = Destinations(settings(PUBLISHER_TYPE="http", **files))
-    assert any(one.startswith("route 1 sends events of one type to several destinations") for one in built.warnings)
+    named = [
+        one for one in built.warnings if one.startswith("route 1 sends events of one type to several destinations")
+    ]
+    assert ["more than 100 patterns" in one for one in named] == [True] * bool(others)
 
 
 def test_relays_with_a_destination_in_common_are_alike(several: Settings, tmp_path: Path) -> None:

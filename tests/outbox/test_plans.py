@@ -19,8 +19,10 @@ import psycopg
 import psycopg.sql
 import pytest
 
+from relay.core.places import Apart
 from relay.outbox.head import BEHIND_ALL, EVERYWHERE, ClaimSpan
 from relay.outbox.migrate import migrate
+from relay.outbox.paused import apart_parameters
 from relay.outbox.settling import KINDS
 from relay.postgres.sql import DEFAULT_TABLE, TableName, statement
 from tests.support.fixtures.postgres import Database, create_database, drop_database
@@ -51,7 +53,7 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 _NOW = time.time()
 _HEAD = ClaimSpan((_NOW - 600.0, _NOW - 600.0), BEHIND_ALL, 0).parameters()
 _STRETCH: dict[str, Any] = ClaimSpan((_NOW - 3000.0, float("-inf")), (_NOW - 2998.0, float("-inf")), 0).parameters()
-
+_APART = apart_parameters({Apart("t", "queues", "d.eu", "d.", ("region",), ("",), "d.eu"): False})
 
 STATISTICS = ["fresh", "analyzed when empty", "never analyzed", "all were PENDING", "nothing was PENDING"]
 
@@ -139,8 +141,8 @@ def explain_prepared(
     connection: psycopg.Connection[tuple[Any, ...]], path: str, session: str = "", **parameters: Any
 ) -> list[dict[str, Any]]:
     """As ``explain``, of the plan that is kept."""
-    name, _, tag = path.partition("+")
-    sql = statement(name, TableName(), tags=[tag, "prepared"])
+    name, *tags = path.split("+")
+    sql = statement(name, TableName(), tags=[*tags, "prepared"])
     plan = kept_plan(connection, "FORMAT JSON", sql, session, parameters)
     assert (DEFAULT_TABLE, "Seq Scan") not in {(node.get("Relation Name"), node["Node Type"]) for node in plan}
     return plan
@@ -175,7 +177,7 @@ def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int, plac
     walks_in_order(plan)
 
 
-@pytest.mark.parametrize("tag", ["", "excluding", "paused"])
+@pytest.mark.parametrize("tag", ["", "excluding", "paused", "paused+apart"])
 def test_a_claim_that_is_prepared(connection: psycopg.Connection[tuple[Any, ...]], tag: str) -> None:
     """Its plan is the same for the oldest entry, the head and a stretch, whatever the batch."""
     plan = explain_prepared(
@@ -190,6 +192,7 @@ def test_a_claim_that_is_prepared(connection: psycopg.Connection[tuple[Any, ...]
         excluded="{}",
         without=["other"],
         paused=["held.%"],
+        **_APART,
         **EVERYWHERE,
     )
     assert indexes(plan) == {"idx_openoutbox_processing_queue"}

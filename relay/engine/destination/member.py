@@ -38,6 +38,7 @@ from relay.core.outcome import (
     Unreachable,
     Withheld,
 )
+from relay.core.places import Flow, flow_at
 from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases, Proofs
 from relay.engine.destination.copies import CopyLeases
@@ -70,8 +71,12 @@ class Member(Destination):
         times: Times,
         any_answers: Callable[[], bool],
         pace: TokenBucket | None = None,
+        flow_of: Callable[[OutboxEvent], Flow] | None = None,
     ) -> None:
-        """``any_answers`` says whether some destination answers, this one or another; ``pace`` is its rate."""
+        """``any_answers`` says whether some destination answers, this one or another; ``pace`` is its rate.
+
+        For ``flow_of`` see ``FlowTeller``.
+        """
         super().__init__(name, publisher, times, lambda: asyncio.get_running_loop().time(), asyncio.Event())
         self._any_answers = any_answers
         self._pace = pace
@@ -79,7 +84,7 @@ class Member(Destination):
         self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink, HeldLeases | None]] = deque()
         self._open: dict[int, _Offered] = {}
         """Handed over and not resolved, by the event's identity; oldest first."""
-        self._lateness = Lateness()
+        self._lateness = Lateness(None if flow_of is None else lambda event: flow_at(flow_of(event), name))
         self._undecided: list[tuple[OutboxEvent, TimedOut | ConnectionCut, OutcomeSink]] = []
         self._echo: Outcome | None = None
         """What becomes of all that is forgotten, while that says nothing of whether it answers."""
@@ -277,9 +282,9 @@ class Member(Destination):
         return next((one.at for one in self._open.values()), self._clock())
 
     @property
-    def late_types(self) -> Collection[str]:
+    def late_flows(self) -> Collection[Flow]:
         """See ``WatchedDestination``."""
-        return self._lateness.types(self._oldest_at, self._clock())
+        return self._lateness.flows(self._oldest_at, self._clock())
 
     @property
     def waiting(self) -> Waiting | None:

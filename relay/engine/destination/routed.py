@@ -6,11 +6,11 @@ rules and prefix the composition (``relay.app.destinations``) leaves it out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
-from relay.core.places import Router
+from relay.core.places import Flow, Router
 from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases, LeasedRow, ProofReader, Proofs, Proven
 from relay.engine.destination.assign import assign, restoring
@@ -52,6 +52,11 @@ class RoutedPublisher:
     async def probe(self, timeout: float) -> None:
         """Probe the broker."""
         await self._inner.probe(timeout)
+
+    @property
+    def flow_of(self) -> Callable[[OutboxEvent], Flow] | None:
+        """See ``relay.core.places.FlowTeller``."""
+        return self._router.flow_of if self._router.by_header else None
 
     def destination_of(self, event: OutboxEvent) -> str:
         """The inner publisher's, of the event under its destination's name."""

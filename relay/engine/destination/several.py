@@ -7,14 +7,14 @@ destination does: events for the others are ``Away`` meanwhile. Once none answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink
-from relay.core.places import Router
+from relay.core.places import Flow, Router
 from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases
 from relay.engine.destination.assign import assign, restoring
@@ -53,7 +53,7 @@ class SeveralPublishers:
         self._drops = drops
         self._times = times
         self.members = {
-            name: Member(name, publisher, times, self._any_answers, paces.get(name))
+            name: Member(name, publisher, times, self._any_answers, paces.get(name), self.flow_of)
             for name, publisher in publishers.items()
         }
         self._checks: set[asyncio.Task[None]] = set()
@@ -131,6 +131,11 @@ class SeveralPublishers:
         self._checks.discard(check)
         if not check.cancelled():
             check.exception()  # the member has said so
+
+    @property
+    def flow_of(self) -> Callable[[OutboxEvent], Flow] | None:
+        """See ``relay.core.places.FlowTeller``."""
+        return self._router.flow_of if self._router.by_header else None
 
     def destination_of(self, event: OutboxEvent) -> str:
         """Its destination; of several those that have not acknowledged it, with commas between; empty for nowhere."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from relay.core.destination import DestinationCondition, DestinationState, Waiting, WatchedDestination
+from relay.core.destination import TITLE, DestinationCondition, DestinationState, Waiting, WatchedDestination
+from relay.core.places import Flow
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class Watched:
 
     def __init__(self, name: str, clock: Callable[[], float]) -> None:
         self.name = name
-        self.title = f"destination {name}"
+        self.title = f"{TITLE}{name}"
         """Its name in reasons and in /readyz."""
         self._clock = clock
         self._why: dict[DestinationState, str] = {}
@@ -60,7 +61,7 @@ class Watched:
         return {}
 
     @property
-    def late_types(self) -> Collection[str]:
+    def late_flows(self) -> Collection[Flow]:
         """See ``WatchedDestination``."""
         return ()
 

@@ -21,9 +21,11 @@ from relay.core.backoff import RetryPolicy
 from relay.core.errors import RowRefused
 from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
 from relay.core.pause import Pause
+from relay.core.places import Flow
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.core.upkeep import Upkeep
 from relay.outbox.options import KeyOrder
+from tests.support.apart import is_left_out
 from tests.support.options import retry_policy
 
 _LARGEST_INT = 2**31 - 1
@@ -147,10 +149,10 @@ class MemoryOutbox:
         self._retry = retry or retry_policy()
         self.obeyed: list[Pause] = []
         """The pauses that its claims leave out."""
-        self.left_out: Sequence[str] = ()
-        """The event types that its claims leave out."""
-        self.left_out_in_part: Sequence[str] = ()
-        """Those of which they leave out what some destinations have acknowledged."""
+        self.left_out: Sequence[Flow] = ()
+        """What its claims leave out."""
+        self.left_out_in_part: Sequence[Flow] = ()
+        """Of this they leave out what some destinations have acknowledged."""
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -183,12 +185,10 @@ class MemoryOutbox:
     def pass_over(self, event_id: EventId) -> None:
         """It refuses no row."""
 
-    def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
-        """Leave these event types out of claims."""
-        if self.table.fan_out:
-            self.left_out, self.left_out_in_part = event_types, in_part
-        else:
-            self.left_out = [*event_types, *in_part]
+    def leave_out(self, flows: Sequence[Flow], in_part: Sequence[Flow] = ()) -> None:
+        """Leave these event types, or parts of them, out of claims."""
+        left_out = (flows, in_part) if self.table.fan_out else ([*flows, *in_part], ())
+        self.left_out, self.left_out_in_part = left_out
 
     def claimable(
         self, limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = ()
@@ -350,9 +350,9 @@ class MemoryOutbox:
         return self.table.tick()
 
     def _is_paused(self, row: MemoryRow) -> bool:
-        if row.event_type in self.left_out_in_part and row.acknowledged_by is not None:
-            return True
-        return row.event_type in self.left_out or any(pause.target.holds(row.event_type) for pause in self.obeyed)
+        flows = [*self.left_out, *(self.left_out_in_part if row.acknowledged_by is not None else ())]
+        paused = any(pause.target.holds(row.event_type) for pause in self.obeyed)
+        return paused or is_left_out(flows, row.event_type, row.headers)
 
     def _seen(self, rows: list[MemoryRow]) -> list[MemoryRow]:
         return [row for row in rows if not self._is_paused(row)]  # or claims begin behind it

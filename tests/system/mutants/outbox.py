@@ -20,7 +20,7 @@ OUTBOX: Final = (
     Mutant(
         "of several pauses the end of the last is not noticed",
         "relay/outbox/paused.py",
-        "if (patterns, in_part) == (self.patterns, self.in_part):",
+        "if (patterns, in_part, apart) == (self.patterns, self.in_part, self.apart):",
         "if (patterns[:1], in_part) == (self.patterns[:1], self.in_part):",
         ("tests/system/simulation/test_histories.py::test_a_few_histories_keep_every_promise",),
     ),

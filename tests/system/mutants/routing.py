@@ -15,6 +15,7 @@ _PARTS = "tests/engine/test_parts.py"
 _LAWS = "tests/system/simulation/test_laws.py"
 _CONFORMANCE = "tests/brokers/test_conformance.py::test_a_destination_in_trouble_holds_up_no_other"
 _LOOP = "tests/app/test_loop.py"
+_APART = "tests/outbox/test_apart.py"
 
 ROUTING: Final = (
     Mutant(
@@ -27,7 +28,7 @@ ROUTING: Final = (
     Mutant(
         "a late destination is known by the types alone that have waited for it",
         "relay/engine/destination/late.py",
-        "        return self._types if",
+        "        return self._flows if",
         "        return () if",
         (f"{_BLOCKED}::test_a_burst_for_both_leaves_places_to_the_others",),
     ),
@@ -41,8 +42,8 @@ ROUTING: Final = (
     Mutant(
         "few events without an answer keep their type out of the last places",
         "relay/engine/claim.py",
-        "slow_types(self._clock(), late, few, few_bytes)",
-        "slow_types(self._clock(), late)",
+        "slow_flows(self._clock(), late, few, few_bytes)",
+        "slow_flows(self._clock(), late)",
         (_CONFORMANCE,),
     ),
     Mutant(
@@ -69,8 +70,8 @@ ROUTING: Final = (
     Mutant(
         "in order per key a destination that does not answer takes all places",
         "relay/engine/claim.py",
-        "        if slow and self._options.in_order:",
-        "        if False:",
+        "if self._options.in_order or isinstance(one, Apart)]:",
+        "if isinstance(one, Apart)]:",
         (f"{_BLOCKED}::test_the_others_flow_while_one_takes_nothing",),
     ),
     Mutant(
@@ -184,6 +185,20 @@ ROUTING: Final = (
         "        self.acknowledged |= earlier.acknowledged\n",
         "",
         (f"{_ENGINE}::test_names_outlive_a_settle_that_fails",),
+    ),
+    Mutant(
+        "an endpoint that does not answer gets what an earlier one takes",
+        "relay/routing/rules.py",
+        "earlier=tuple(patterns[:place])",
+        "earlier=()",
+        (_LAWS,),
+    ),
+    Mutant(
+        "an event without the header waits for a destination that does not answer",
+        "sql/outbox/claim.sql",
+        "            ) IS NOT TRUE --? apart",
+        "            ) IS FALSE --? apart",
+        (f"{_APART}::test_sql_and_routing_send_an_event_to_the_same_destination",),
     ),
     Mutant(
         "a type of which one destination is away is held as a whole",

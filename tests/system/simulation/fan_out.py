@@ -71,10 +71,14 @@ class FanOutLedger(DestinationLedger):
         """The brokers of an event of this type."""
         return [self, self.audit] if event_type in BOTH and self.audit is not None else [self]
 
+    def kind_of(self, row: MemoryRow) -> str:
+        """What ``goes_to`` says the brokers of."""
+        return row.event_type
+
     def change(self, before: MemoryRow, after: MemoryRow, actor: str, op: str) -> None:
         one = after.event_id
         if after.status is Status.DELIVERED and op == "settle":
-            lacking = [each for each in self.goes_to(after.event_type) if not each.acknowledged[one]]
+            lacking = [each for each in self.goes_to(self.kind_of(after)) if not each.acknowledged[one]]
             if lacking:
                 raise Violation(f"{one}: DELIVERED, and {len(lacking)} destinations have not acknowledged it")
         Ledger.change(self, before, after, actor, op)
@@ -87,7 +91,7 @@ class FanOutLedger(DestinationLedger):
         if self.failed[one] > self.blame[one]:
             raise Violation(f"{one}: lost an attempt that no failure of its own explains ({error})")
         early = after.status is Status.DEAD and after.attempts < self.retry.max_attempts
-        if early and not all(each.is_settled(one) for each in self.goes_to(after.event_type)):
+        if early and not all(each.is_settled(one) for each in self.goes_to(self.kind_of(after))):
             raise Violation(f"{one}: DEAD while a destination may still take it")
         if early and not error.startswith(REFUSED_FOR_GOOD):
             raise Violation(f"{one}: DEAD with attempts left ({error})")

@@ -1,5 +1,7 @@
 """Histories in which one of two destinations that share a publisher is in trouble for good: the laws in virtual time.
 
+In a third of them events for one broker alone share a type, and a header says which one that is.
+
 Law 1: whatever the second broker is in, the first one has its events at once, and its copies of those for both. Law 2:
 where the second one answers probes, no event is released twice without an attempt.
 """
@@ -14,6 +16,7 @@ from itertools import count
 
 from relay.core.event import EventId, Status
 from relay.routing.rules import Routes, Rule, Target
+from relay.routing.template import read_template
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.system.simulation import faults as f
 from tests.system.simulation.broker import Answer
@@ -31,12 +34,17 @@ from tests.system.simulation.world import World
 
 ALONE, BOTH = "x", "x.y"
 """The event type that goes to the second broker, and the one that goes to both; the rest goes to the first."""
+BY_HEADER = "h"
+"""The event type of which a header says the broker."""
+_HEADERS = {ALONE: '{"to": "audit"}', "z": '{"to": "main"}'}
 BOUND = 2.0
 """Seconds, of which 99 of 100 events of the first broker take less."""
 _BURST = 6
 """Events: more than half of what the smallest relay keeps for destinations that answer."""
 _BURSTS = 0.3
 """Share of the histories with bursts of events for a slow destination that one relay has."""
+_BY_HEADER = 1 / 3
+"""Share of the histories in which a header says the broker."""
 _WATCHED = 10.0
 """Seconds after the last insert."""
 
@@ -53,8 +61,11 @@ class LawLedger(FanOutLedger):
             return [self]
         return [self.audit] if event_type == ALONE else [self, self.audit]
 
+    def kind_of(self, row: MemoryRow) -> str:
+        return next((kind for kind, headers in _HEADERS.items() if row.headers == headers), row.event_type)
+
     def change(self, before: MemoryRow, after: MemoryRow, actor: str, op: str) -> None:
-        if after.event_type == ALONE and self.audit is not None:
+        if self.kind_of(after) == ALONE and self.audit is not None:
             self.acknowledged[after.event_id] = self.audit.acknowledged[after.event_id]
         FanOutLedger.change(self, before, after, actor, op)
         if op == "settle" and after.status is Status.PENDING:
@@ -68,7 +79,13 @@ class LawWorld(FanOutWorld):
 
     ledger_type = LawLedger
     routes = Routes(
-        [Rule(1, ALONE, TYPE, "audit"), Rule(2, BOTH, TYPE, "main", (Target("audit", TYPE),))], default="main"
+        [
+            Rule(1, ALONE, TYPE, "audit"),
+            Rule(2, BOTH, TYPE, "main", (Target("audit", TYPE),)),
+            Rule(3, BY_HEADER, read_template("{header:to}.{type}", ""), "either"),
+        ],
+        default="main",
+        further={"either": Routes([Rule(1, "main.*", TYPE, "main"), Rule(2, "*", TYPE, "audit")], default=None)},
     )
 
     def run(self) -> None:
@@ -155,6 +172,16 @@ def _transactions(rng: random.Random, places: int, *, in_order: bool, bursts: bo
     return (first, *(insert(at, later()) for at in times))
 
 
+def _by_header(transactions: Sequence[Transaction]) -> tuple[Transaction, ...]:
+    """The same, where the broker is said by a header, but for events that go to both."""
+
+    def told(event: NewEvent) -> NewEvent:
+        headers = _HEADERS.get(event.destination)
+        return event if headers is None else replace(event, event_type=BY_HEADER, headers=headers)
+
+    return tuple(replace(one, events=tuple(map(told, one.events))) for one in transactions)
+
+
 def draw_law(seed: int) -> Plan:
     """The plan of one seed: relays and keys of other histories, a trouble for good, and more events of it than fit."""
     basis = draw_basis(seed)
@@ -191,6 +218,7 @@ def draw_law(seed: int) -> Plan:
         lambda: f.Answered(0.0, FOR_GOOD, mine[:2], Answer.CUT),
     ]
     fault = AtAudit(0.0, FOR_GOOD, rng.choice(slow if bursts else troubles)())
+    transactions = _by_header(transactions) if rng.random() < _BY_HEADER else transactions
     return replace(
         basis, relays=relays, transactions=transactions, faults=(fault,), keeps_runs=False, remembers=True, mode="laws"
     )

@@ -16,11 +16,13 @@ from typing import Any, NamedTuple, cast
 
 from relay.core.event import EventId, Status
 from relay.core.pause import Pause, PauseTarget
+from relay.core.places import Apart
 from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, ClaimSpan, Place
 from relay.outbox.look import Look
 from relay.outbox.paused import PausedRows
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName
+from tests.support.apart import is_left_out
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow, MemoryTable, age
 
 _ROWS_PER_LOOK = 2
@@ -90,17 +92,37 @@ class PauseAccount:
         return ""
 
 
-class PausingOutbox(MemoryOutbox):
-    """Claims that leave out what the relay knows to be paused, and begin at its head."""
+class LeftOut(NamedTuple):
+    """What one statement leaves out."""
 
     patterns: tuple[str, ...] = ()
     in_part: tuple[str, ...] = ()
+    apart: tuple[tuple[Apart, bool], ...] = ()
+
+    @classmethod
+    def of(cls, paused: PausedRows) -> LeftOut:
+        """What a statement that is sent now leaves out."""
+        return cls(tuple(paused.patterns), tuple(paused.in_part), tuple(paused.apart.items()))
+
+    def takes(self, row: MemoryRow) -> bool:
+        """Whether the row is left out."""
+        has_some = row.acknowledged_by is not None
+        if _matches(row.event_type, self.patterns + self.in_part if has_some else self.patterns):
+            return True
+        apart = [one for one, in_part in self.apart if has_some or not in_part]
+        return is_left_out(apart, row.event_type, row.headers)
+
+
+class PausingOutbox(MemoryOutbox):
+    """Claims that leave out what the relay knows to be paused, and begin at its head."""
+
+    left = LeftOut()
     span = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0)
     _sees_all = True
 
     def obey(self, paused: PausedRows, span: ClaimSpan) -> None:
         """What the claim that is sent now leaves out, and where it looks."""
-        self.patterns, self.in_part, self.span = tuple(paused.patterns), tuple(paused.in_part), span
+        self.left, self.span = LeftOut.of(paused), span
         self._sees_all = span.first == BEFORE_ALL and span.end == BEHIND_ALL
 
     def first_due(self) -> Place | None:
@@ -111,7 +133,7 @@ class PausingOutbox(MemoryOutbox):
         return None if first is None else place(first)
 
     def _is_paused(self, row: MemoryRow) -> bool:
-        return _left_out(row, self.patterns, self.in_part)
+        return self.left.takes(row)
 
     def _is_seen(self, row: MemoryRow) -> bool:
         if self._sees_all:
@@ -121,7 +143,7 @@ class PausingOutbox(MemoryOutbox):
         return self.span.first <= place(row) < self.span.end
 
     def _seen(self, rows: list[MemoryRow]) -> list[MemoryRow]:
-        if self._sees_all and not self.patterns and not self.in_part:
+        if self._sees_all and not any(self.left):
             return rows
         return [row for row in rows if self._is_seen(row) and not self._is_paused(row)]
 
@@ -148,7 +170,7 @@ class SimulatedPausedRows(PausedRows):
         return self.pauses
 
     async def _look(self, connection: Connection, span: ClaimSpan, timeout: float) -> Look:
-        patterns, in_part, margin = tuple(self.patterns), tuple(self.in_part), self.head.margin
+        left, margin = LeftOut.of(self), self.head.margin
 
         def work() -> Look:
             due = self._table.now - timedelta(seconds=margin)
@@ -161,7 +183,7 @@ class SimulatedPausedRows(PausedRows):
                 last = places[_ROWS_PER_LOOK - 1][0]
                 places = [one for one in places if one[0] <= last]  # all that share the place of the last one
                 end = last[0], last[1] + _MICROSECOND
-            free = (at for at, row in places if not _left_out(row, patterns, in_part))
+            free = (at for at, row in places if not left.takes(row))
             # A walk over everything is never cheap: the head is in force.
             seconds = 2 * CHEAP if span.first == BEFORE_ALL and span.end == BEHIND_ALL else 0.0
             return Look(self._table.now.timestamp(), seconds, next(free, None), end)
@@ -190,11 +212,6 @@ class Watching:
 def place(row: MemoryRow) -> Place:
     """Where the row is in the order of claims."""
     return row.available_at.timestamp(), row.created_at.timestamp()
-
-
-def _left_out(row: MemoryRow, patterns: tuple[str, ...], in_part: tuple[str, ...]) -> bool:
-    """Whether claims with these patterns leave the row out."""
-    return _matches(row.event_type, patterns if row.acknowledged_by is None else patterns + in_part)
 
 
 @cache

@@ -39,6 +39,9 @@ class NewEvent:
     size: int
     attempts: int = 0
     last_error: str | None = None
+    event_type: str = ""
+    """Where a header says its destination."""
+    headers: str = "{}"
 
 
 @dataclass(frozen=True, slots=True)

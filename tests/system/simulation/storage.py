@@ -15,6 +15,7 @@ from typing import Any
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, Status
+from relay.core.places import Flow
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.core.upkeep import Upkeep
 from relay.outbox.head import BEFORE_ALL
@@ -215,12 +216,12 @@ class SimulatedStorage:
     def pass_over(self, event_id: EventId) -> None:
         """Its tables refuse no row."""
 
-    def leave_out(self, event_types: Sequence[str], in_part: Sequence[str] = ()) -> None:
-        """Leave these event types out of claims."""
+    def leave_out(self, flows: Sequence[Flow], in_part: Sequence[Flow] = ()) -> None:
+        """Leave these event types, or parts of them, out of claims."""
         if self.database.table.fan_out:
-            self.paused.leave_out(event_types, in_part)
+            self.paused.leave_out(flows, in_part)
         else:
-            self.paused.leave_out(sorted({*event_types, *in_part}))
+            self.paused.leave_out(sorted({*flows, *in_part}, key=str))
 
     async def _claim(self, limit: int, max_bytes: int, excluded: Sequence[EventId], without: Sequence[str]) -> Claim:
         """The payloads are None where they are more than the claim is to carry."""

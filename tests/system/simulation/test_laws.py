@@ -46,7 +46,7 @@ def test_a_destination_that_keeps_all_bytes_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_a_burst_for_a_late_destination_that_takes_the_last_places_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutate(monkeypatch, "relay.engine.destination.late", "return self._types if", "return () if")
+    mutate(monkeypatch, "relay.engine.destination.late", "return self._flows if", "return () if")
     assert any("the first broker got it" in one for one in violations(0, _MANY))
 
 

@@ -175,7 +175,8 @@ class World:
             database.set_clock()
             now = database.table.tick()
             for event in transaction.events:
-                row = MemoryRow(event.event_id, event.destination, payload(event.size), now, now, now)
+                event_type = event.event_type or event.destination
+                row = MemoryRow(event.event_id, event_type, payload(event.size), now, now, now, headers=event.headers)
                 row.partition_key, row.attempts, row.last_error = event.key, event.attempts, event.last_error
                 row.insertion_order = database.table.inserted = database.table.inserted + 1
                 rows.append(row)
