@@ -50,7 +50,7 @@ def test_a_reading_is_shown_again_for_a_second(source: Source, clock: Clock) -> 
     assert reading.get() == 2
 
 
-@pytest.mark.parametrize(("took", "rested"), [(0.1, 1.0), (2.0, 8.0), (60.0, 20.0)])
+@pytest.mark.parametrize(("took", "rested"), [(0.005, 1.0), (0.05, 5.0), (60.0, 10.0)])
 def test_a_slow_reading_is_made_less_often(clock: Clock, took: float, rested: float) -> None:
     def read() -> float:
         clock.now += took

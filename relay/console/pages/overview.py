@@ -14,9 +14,8 @@ from relay.console.api.inbox import LetterRetryBody, retry_dead_letters
 from relay.console.api.models import Words
 from relay.console.api.parked import ParkedRetryBody, retry_parked_streams
 from relay.console.api.requests import Operator, Reader
-from relay.console.context import Console, ConsoleParts
+from relay.console.context import ConsoleParts
 from relay.console.pages.live import live_page
-from relay.core.errors import StorageBusy
 from relay.outbox.admin.explain import FailureReading
 from relay.outbox.admin.overview import MOST_COUNTED, MOST_RECENT, MinuteCount
 
@@ -39,7 +38,7 @@ _PLACES = {
 @router.get("/")
 def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> Response:
     """The whole page; its middle part alone for htmx."""
-    reading = console.readings.overview.get(), _causes(console)
+    reading = console.readings.overview_and_causes()
     places = _PLACES if identity.role >= Role.ADMIN else {name: _PLACES[name] for name in _PLACES.keys() - {"prune"}}
 
     def values() -> dict[str, Any]:
@@ -62,14 +61,6 @@ def retry_set_aside(
     else:
         retry_parked_streams(console, identity, ParkedRetryBody.model_validate({"subscription": name}), idempotency_key)
     return RedirectResponse("/", 303)
-
-
-def _causes(console: Console) -> FailureReading:
-    """Why events fail. Where that takes too long, the page says so and shows the rest."""
-    try:
-        return console.readings.causes.get()
-    except StorageBusy as busy:
-        return FailureReading([], f"Why events fail was not read: {busy}.")
 
 
 def _values(reading: tuple[OutboxState, FailureReading], places: dict[str, tuple[str, str]]) -> dict[str, Any]:

@@ -101,15 +101,13 @@ class CauseMark(NamedTuple):
         return CauseName.of(last_error).mark == self
 
 
-@dataclass(slots=True)
+@dataclass
 class Cause:
     """Dead and retrying events that one cause holds."""
 
     name: CauseName
-    error: str
-    """The error with its variable parts folded, without the code, in characters that a terminal may show."""
-    message: str
-    """The error of the event that failed last."""
+    last_error: str
+    """Of the event that failed last, as it is stored."""
     sample: str
     """The id of that event."""
     first: Moment
@@ -126,6 +124,16 @@ class Cause:
     def code(self) -> str:
         """What ``last_error`` says before its first colon."""
         return self.name.code
+
+    @functools.cached_property
+    def message(self) -> str:
+        """The error of the event that failed last, without secrets: masking costs most, and few causes are shown."""
+        return _masked(self.last_error)
+
+    @functools.cached_property
+    def error(self) -> str:
+        """The error with its variable parts folded, without the code, in characters that a terminal may show."""
+        return self.name.error if self.message == self.last_error else CauseName.of(self.message).error
 
     @property
     def step(self) -> str:
@@ -182,10 +190,10 @@ def causes(groups: Iterable[ErrorGroup]) -> list[Cause]:
             name = names[group.error] = CauseName.of(group.error)
         cause = found.get(name)
         if cause is None:
-            cause = Cause(name, name.error, group.error, group.sample, group.first, group.last)
+            cause = Cause(name, group.error, group.sample, group.first, group.last)
             found[name] = cause
         elif _later(group.last, cause.last):
-            cause.last, cause.message, cause.sample = group.last, group.error, group.sample
+            cause.last, cause.last_error, cause.sample = group.last, group.error, group.sample
         if _later(cause.first, group.first):
             cause.first = group.first
         cause.dead += group.dead
@@ -193,13 +201,18 @@ def causes(groups: Iterable[ErrorGroup]) -> list[Cause]:
         cause.types[group.event_type] = cause.types.get(group.event_type, 0) + group.dead + group.retrying
         cause.keys.update(group.keys or ())
         cause.minutes.update(group.minutes or ())
-    for cause in found.values():  # the error is what the masked message folds to: masking costs most of all here
-        cause.message = shown(cause.message, LONGEST)
-        cause.error = CauseName.of(cause.message).error
+    for cause in found.values():
         cause.types = dict(sorted(cause.types.items(), key=lambda one: (-one[1], one[0])))
-    return sorted(found.values(), key=lambda cause: (-cause.dead - cause.retrying, cause.code, cause.error))
+    return sorted(found.values(), key=lambda cause: (-cause.dead - cause.retrying, cause.name))
 
 
+@functools.lru_cache(maxsize=4096)
+def _masked(error: str) -> str:
+    """Errors recur in the next reading, and the expressions of secrets are the most expensive of all here."""
+    return shown(error, LONGEST)
+
+
+@functools.lru_cache(maxsize=128)
 def _minute(minute: int) -> str:
     """The time at which a minute since 1970 begins."""
     return f"{datetime.fromtimestamp(minute * 60, UTC):%Y-%m-%dT%H:%M}:00Z"

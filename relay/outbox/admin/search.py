@@ -25,7 +25,7 @@ from relay.outbox.admin.examination import FIRST, LAST, ORDER, Examination, Exam
 from relay.postgres.sql import TableName, statement
 
 SEARCH_SECONDS: Final = 2.0
-"""A page that is not full by then ends with the step that it is in."""
+"""A page that is not full begins no step that would end later, if that takes as long as the one before."""
 STATEMENT_SECONDS: Final = 5.0
 """A statement of a search that takes longer is cancelled, with StorageBusy."""
 LONGEST_PAGE: Final = 200
@@ -118,8 +118,8 @@ def search_events(url: str, table: TableName, search: EventSearch) -> SearchPage
             parts = [step.read(connection, table, position) for step in steps]
             events, position, stop = _merged(parts, wanted, backward=backward)
             shown += events
-            if position is None or len(shown) == search.limit or (now := time.monotonic()) >= deadline:
-                break
+            if position is None or len(shown) == search.limit or 2 * (now := time.monotonic()) - began >= deadline:
+                break  # another step of the same time would end after it
             if now - began < _SHORT_STEP:
                 most = min(2 * most, _GROWTH * search.step)
     return _page(shown, position, start, None if len(shown) == search.limit else stop, backward=backward)
