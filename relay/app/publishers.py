@@ -48,6 +48,7 @@ def options_of(settings: Settings) -> Any:  # noqa: ANN401 -- of each kind its o
 def _shared(settings: Settings, kind: DestinationKind) -> dict[str, Any]:
     """What options have besides the variables of their kind alone."""
     secrets = _variable(settings, kind, "secrets") or ""
+    proxy = _variable(settings, kind, "egress_proxy") or ""
     form = None
     if kind.binding is not None:
         form = message_format(settings.message_format, settings.cloudevents_source or "", kind.binding)
@@ -61,6 +62,7 @@ def _shared(settings: Settings, kind: DestinationKind) -> dict[str, Any]:
         "url": required(settings.publisher_url, "PUBLISHER_URL"),
         "live": _live(settings, kind),
         "live_secrets": LiveUrl(secrets) if origin_of(secrets) is not None else None,
+        "live_proxy": LiveUrl(proxy) if origin_of(proxy) is not None else None,
         "relay_id": settings.relay_id,
         "lease_timeout": settings.lease_timeout,
         "transactions_prefix": settings.kafka_transactions_prefix or _outbox_name(settings),

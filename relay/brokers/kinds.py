@@ -292,7 +292,7 @@ KINDS: Final[Mapping[str, DestinationKind]] = {
             timeout="HTTP_TIMEOUT",
             dated="webhook-timestamp and its signature are by the database's clock",
             prefixes=("HTTP_",),
-            guarded=("HTTP_ENDPOINT", "HTTP_SECRET", "HTTP_TIMEOUT", "HTTP_CONNECTION", "HTTP_TLS_", "HTTP_ALLOW_"),
+            guarded=("HTTP_E", "HTTP_SECRET", "HTTP_TIMEOUT", "HTTP_CONNECTION", "HTTP_TLS_", "HTTP_ALLOW_"),
             formats=_CLOUDEVENTS,
             binding=cloudevents.HTTP,
             login=LoginPath(lambda scheme, _query: scheme == "https", "https://"),

@@ -15,6 +15,7 @@ from relay.settings.kinds import (
     LargeCount,
     Patterns,
     Secret,
+    SecretUrl,
     Size,
     Statuses,
     Text,
@@ -166,6 +167,12 @@ class Http(VariableGroup):
         "false",
         "Send to addresses that are not public, too: needed for receivers in a private network.",
     )
+    http_egress_proxy: SecretUrl | None = variable(
+        None,
+        "Proxy for all requests, by CONNECT: `http://user:password@host:3128` (see docs/reference/messages.md).",
+        shown="unset",
+    )
+    http_egress_proxy_file: Text | None = instead_of("HTTP_EGRESS_PROXY", "URL")
     http_tls_ca: Text | None = variable(
         None, "File of the authorities that receivers' certificates are checked by.", shown="the system's"
     )

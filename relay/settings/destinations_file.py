@@ -70,7 +70,7 @@ def read_destination(
         own = Settings.from_env(values, only=given | set(_KEYS.values()))
         _check_type(values, own.publisher_type)
     except ConfigError as error:
-        return None, [*problems, *_with_keys(str(error), keys).splitlines()]
+        return None, [*problems, *with_keys(str(error), keys).splitlines()]
     changed: dict[str, Any] = {variable.lower(): getattr(own, variable.lower()) for variable in given}
     changed |= {"publisher_url": own.publisher_url, "publisher_type": own.publisher_type, "publisher_name": name}
     changed |= {"of_others": own.of_others}
@@ -80,11 +80,11 @@ def read_destination(
     one = settings.model_copy(update=changed)
     issues = rules.about(rules.problems, one, ("STORAGE_URL",))  # of which some commands know nothing
     if problems or issues:
-        return None, [*problems, *(_with_keys(text, keys) for text in issues)]
+        return None, [*problems, *(with_keys(text, keys) for text in issues)]
     of_all = {"CLOUDEVENTS_SOURCE"} - given  # set for all destinations: it may serve another one
     said = (*own.warnings, *settings.warnings)
     warnings = (*own.warnings, *(text for text in rules.about(rules.cautions, one, of_all) if text not in said))
-    return one.model_copy(update={"warnings": tuple(_with_keys(text, keys) for text in warnings)}), []
+    return one.model_copy(update={"warnings": tuple(with_keys(text, keys) for text in warnings)}), []
 
 
 def _transactions(read: Mapping[str, Settings], settings: Settings) -> Iterator[str]:
@@ -120,6 +120,8 @@ def _variables(table: Mapping[str, Any], keys: Mapping[str, str], problems: list
             problems.append(unknown_key(key, known, f"write {', '.join(keys)} or a variable of the type"))
         elif variable in values:
             problems.append(f"{key!r} is there twice, in upper and lower case; keep one of them")
+        elif isinstance(value, list) and value and all(type(one) is int for one in value):
+            values[variable] = ",".join(map(str, value))
         elif isinstance(value, bool):
             values[variable] = str(value).lower()
         elif isinstance(value, str | int | float) and str(value):
@@ -134,7 +136,7 @@ def _of_others(key: str) -> bool:
     return any(key.upper().startswith(kind.prefixes) for kind in kinds.of_others()[0].values())
 
 
-def _with_keys(text: str, keys: Mapping[str, str]) -> str:
+def with_keys(text: str, keys: Mapping[str, str]) -> str:
     """An error in the words of the file."""
     for key, variable in sorted(keys.items(), reverse=True):  # url_file before url
         text = re.sub(rf"\b{variable}\b", key, text)

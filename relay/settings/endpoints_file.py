@@ -21,7 +21,7 @@ from relay.core.errors import ConfigError
 from relay.core.patterns import never_used
 from relay.core.toml import read_list
 from relay.routing.rules import PLAIN, Routes, Rule
-from relay.settings.destinations_file import read_destination
+from relay.settings.destinations_file import read_destination, with_keys
 from relay.settings.settings import Settings
 
 _KEYS: Final = {
@@ -31,6 +31,8 @@ _KEYS: Final = {
     "secrets_file": "HTTP_SECRETS_FILE",
     "timeout": "HTTP_TIMEOUT",
     "rate": "PUBLISHER_RATE",
+    "proxy": "HTTP_EGRESS_PROXY",
+    "proxy_file": "HTTP_EGRESS_PROXY_FILE",
 }
 _EXAMPLE: Final = 'write for example [[endpoints]], events = "order.*", url = "https://host/path"'
 
@@ -83,7 +85,7 @@ def _destination(
         try:
             verify(one)
         except ConfigError as error:
-            problems.append(str(error).replace("PUBLISHER_URL", "url").replace("HTTP_SECRETS", "secrets"))
+            problems.append(with_keys(str(error), _KEYS))
     wrong += problems
     return one
 

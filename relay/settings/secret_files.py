@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 OF_THE_CONSOLE = frozenset({"API_TOKEN", "CONSOLE_SECRET", "CONSOLE_OIDC_CLIENT_SECRET"})
 """Secrets that the console alone uses: the relay leaves their files closed, which its user may not be able to read."""
-BY_FILE = ("STORAGE_URL", "PUBLISHER_URL", "HTTP_SECRETS", "DELIVERY_LOG_URL", *sorted(OF_THE_CONSOLE))
+BY_FILE = (
+    *("STORAGE_URL", "PUBLISHER_URL", "HTTP_SECRETS", "HTTP_EGRESS_PROXY", "DELIVERY_LOG_URL"),
+    *sorted(OF_THE_CONSOLE),
+)
 """The variables that may come from a file."""
 COMMANDS = {"STORAGE_URL": "STORAGE_PASSWORD_COMMAND"}
 """The command that prints the password of a URL's user."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.app.publishers import http_endpoint
+from relay.app.publishers import http_endpoint, options_of
 from relay.core.errors import ConfigError
 from relay.routing.rules import Sent, Unmatched
 from relay.settings.endpoints_file import Endpoints, read_endpoints
@@ -48,6 +48,8 @@ def test_the_first_row_that_matches_takes_the_event(tmp_path: Path) -> None:
         secrets = "{SECRET}"
         timeout = "1m"
         rate = 5
+        proxy = "http://u:s3cret@proxy.example:3128"
+        http_permanent_statuses = [400, 422]
 
         [[endpoints]]
         events = "order.*"
@@ -55,6 +57,9 @@ def test_the_first_row_that_matches_takes_the_event(tmp_path: Path) -> None:
         """
     endpoints = table(tmp_path, text)
     assert [one.publisher_rate for one in endpoints.destinations.values()] == [5.0, None]
+    options = [options_of(one) for one in endpoints.destinations.values()]
+    assert [one.permanent_statuses for one in options] == [{400, 422}, frozenset()]
+    assert [http_endpoint(one).proxy is None for one in endpoints.destinations.values()] == [False, True]
     assert place(endpoints, "order.paid") == "https://a.example/paid?x=1"
     assert place(endpoints, "order.urgent") == "https://a.example/paid?x=1"
     assert place(endpoints, "order.shipped") == "https://b.example:8443/"

@@ -12,6 +12,7 @@ from relay.brokers.http.addresses import literal_refusal
 from relay.brokers.http.headers import lines_of
 from relay.brokers.http.options import HttpOptions
 from relay.brokers.http.origin import Origin
+from relay.brokers.http.proxy import EgressProxy, read_proxy
 from relay.brokers.http.signing import Signer
 from relay.core.errors import ConfigError
 from relay.version import __version__
@@ -38,6 +39,8 @@ class Endpoint:
     authorization: str | None = field(repr=False)
     """The value of Authorization; None without a login in the URL."""
     signer: Signer = field(repr=False)
+    proxy: EgressProxy | None
+    """What its requests go through."""
     head: bytes = field(repr=False)
     """How each request begins: what is the same for all of them."""
 
@@ -89,4 +92,5 @@ def read_endpoint(options: HttpOptions) -> Endpoint:
         headers.append(("Authorization", login))
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     head = b"POST %s HTTP/1.1\r\n%s" % (target.encode(), lines_of(headers))
-    return Endpoint(origin, target, login, signer, head)
+    proxy = read_proxy(options.egress_proxy, allow_private=options.allow_private)
+    return Endpoint(origin, target, login, signer, proxy, head)

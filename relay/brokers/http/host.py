@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 from relay.brokers.entries import Entry, resolve
-from relay.brokers.http.connecting import check, connect
+from relay.brokers.http.connecting import ConnectingWay, check, connect
 from relay.brokers.http.endpoints import Endpoint, read_endpoint
 from relay.brokers.http.errors import Answer, BadAnswer, Cut, NoAnswer, outcome_of
 from relay.brokers.http.options import HttpOptions, client_tls
@@ -78,7 +78,7 @@ class Host:
     async def check(self, timeout: float) -> None:
         """Connect, with the TLS handshake, and send nothing. Raises BrokerUnreachable."""
         await self._renew()
-        await check(self.origin, self._context(), timeout, allow_private=self._options.allow_private)
+        await check(self.origin, self._context(), self._way(timeout))
 
     async def abandon(self, reason: str) -> None:
         """Cut every connection; on return everything is resolved, what had no outcome as ``Unreachable(reason)``."""
@@ -193,25 +193,29 @@ class Host:
         return None
 
     async def _open(self) -> HttpSession:
-        options = self._options
         await self._renew()
-        session = await connect(
-            self.origin, self._context(), options.connection_timeout, allow_private=options.allow_private
-        )
+        session = await connect(self.origin, self._context(), self._way(self._options.connection_timeout))
         self._sessions.append(session)
         return session
 
+    def _way(self, timeout: float) -> ConnectingWay:
+        return ConnectingWay(timeout, self._options.allow_private, self._endpoint.proxy)
+
     async def _renew(self) -> None:
         """Log in and sign as the files of URL and secrets say now; what cannot be used leaves the last ones in use."""
-        options, live = await present(self._options), self._options.live_secrets
+        options, live, proxy = await present(self._options), self._options.live_secrets, self._options.live_proxy
         if live is not None:
             options = replace(options, secrets=await live.present())
+        if proxy is not None:
+            options = replace(options, egress_proxy=await proxy.present())
         if options is self._options:
             return
         try:
             endpoint = read_endpoint(options)
         except ConfigError as error:
             changed = self._options.live if options.url != self._options.url else live
+            if options.egress_proxy != self._options.egress_proxy:
+                changed = proxy
             if changed is not None:
                 changed.say(str(error))
             return

@@ -29,7 +29,8 @@ class HttpOptions:
     """What requests are signed with, with blanks between them."""
     live: LiveUrl | None = field(default=None, repr=False, compare=False)
     live_secrets: LiveUrl | None = field(default=None, repr=False, compare=False)
-    """What say how ``url`` and ``secrets`` are now; None where they stay."""
+    live_proxy: LiveUrl | None = field(default=None, repr=False, compare=False)
+    """What say how ``url``, ``secrets`` and ``egress_proxy`` are now; None where they stay."""
     timeout: float
     """From a request to its answer."""
     connection_timeout: float
@@ -41,6 +42,8 @@ class HttpOptions:
     content_type: str
     allow_private: bool
     """Whether requests may go to addresses that are not public."""
+    egress_proxy: str | None = field(repr=False)
+    """The URL of the proxy that requests go through."""
     tls_ca: str | None
     tls_cert: str | None
     tls_key: str | None
