@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from relay.brokers.kafka import proofs
 from relay.brokers.kafka.options import KafkaOptions, connection_config, producer_config, transaction_config
-from relay.brokers.kafka.transaction import begin_epoch
+from relay.brokers.kafka.transaction import NO_COORDINATOR, begin_epoch
 from relay.brokers.login import present
 from relay.core.durations import span
 from relay.core.errors import BrokerUnreachable, ConfigError
@@ -33,6 +33,7 @@ from relay.core.secrets import mask_values
 _ON_TOPIC: Final = ("DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE")
 _ON_IDS: Final = ("DESCRIBE", "WRITE")
 _ADVICE: Final = "relay-cli kafka-setup makes the topic and the ACLs, --dry-run prints them"
+_ON_BROKERS: Final = "look at the brokers' configuration and logs"
 
 
 class KafkaNeeds(NamedTuple):
@@ -123,7 +124,8 @@ def _examined(options: KafkaOptions) -> Iterator[Finding]:
 
     def refused(error: KafkaException, what: str) -> Finding:
         text = mask_values(f"{what}: {error.args[0].name()}: {error.args[0].str()}", config)
-        return Finding(Level.ERROR, "transactions", text, _ADVICE)
+        advice = _ON_BROKERS if error.args[0].code() == NO_COORDINATOR else _ADVICE
+        return Finding(Level.ERROR, "transactions", text, advice)
 
     named = f"topic of proofs {wanted.topic}"
     try:

@@ -30,6 +30,13 @@ _ABORT_WITHIN: Final = 0.5  # a producer that takes longer is replaced, which ab
 _PAUSE: Final = 0.05
 _CONTESTED: Final = 5.0  # seconds in which another relay of the same id begins an epoch again, where it goes on
 
+NO_COORDINATOR: Final = KafkaError._TIMED_OUT  # noqa: SLF001 - the client's own code
+"""Of ``begin_epoch``, where no answer came."""
+_FEWER: Final = (
+    "fewer than three brokers need transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1"
+)
+_NONE: Final = "no coordinator of transactions answered within"
+
 _LATE: Final = Failure("_TIMED_OUT", "the transaction was not filled in time", False)
 _SAYS_NO_CAUSE: Final = COLLATERAL | {"_STATE"}
 
@@ -211,8 +218,10 @@ def begin_epoch(config: Mapping[str, Any], timeout: float) -> Epoch:
         try:
             producer.init_transactions(max(until - time.monotonic(), _STEP))
         except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() >= until:
+            if not error.args[0].retriable():
                 raise
+            if time.monotonic() >= until:
+                raise KafkaException(KafkaError(NO_COORDINATOR, f"{_NONE} {timeout:g} s; {_FEWER}")) from None
             time.sleep(_PAUSE)
         else:
             return Epoch(producer, steady_seconds())

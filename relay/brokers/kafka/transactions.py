@@ -60,6 +60,7 @@ class KafkaTransactions(KafkaAsking, Proofs):
         self._started = asyncio.Event()
         self._preparing: asyncio.Task[None] | None = None
         self._prepared = False
+        self._unprepared = "the transactions of this relay's former life are being ended"
         self._fencings = Fencings(options.relay_id, self._goes_on)
         self._others: Sequence[str] | None = ()
         """Living relays of the table that leave no proofs; None where that is not known."""
@@ -163,12 +164,15 @@ class KafkaTransactions(KafkaAsking, Proofs):
         if self._preparing is None:
             self._preparing = asyncio.get_running_loop().create_task(self._prepare())
         if not await ended(self._preparing, timeout):
-            raise BrokerUnreachable("the transactions of this relay's former life are being ended")
+            raise BrokerUnreachable(self._unprepared)
         prepared, self._preparing = self._preparing, None
         try:
             prepared.result()
         except ConfigError as error:
             raise BrokerRefused(str(error)) from None
+        except BrokerUnreachable as error:
+            self._unprepared = str(error)  # until the next try has ended
+            raise
 
     async def _prepare(self) -> None:
         try:

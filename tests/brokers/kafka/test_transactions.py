@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from relay.brokers.kafka.asking import PRODUCERS
 from relay.brokers.kafka.fencing import Fencings
 from relay.brokers.kafka.proofs import records, rows_of, topic_of
+from relay.brokers.kafka.transaction import NO_COORDINATOR, begin_epoch
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.clock import steady_seconds
 from relay.core.errors import BrokerUnreachable
@@ -20,6 +21,7 @@ from relay.core.event import EventId, Fence, OutboxEvent, RoutedEvent
 from relay.core.outcome import Acknowledged, Outcome, Permanent, Unreachable, Withheld
 from relay.core.proofs import Begun, LeasedRow
 from relay.localservers.broker import EmbeddedBroker
+from relay.localservers.process import free_port
 from tests.brokers.kafka.sending import FENCE, Leases, Sending
 from tests.support.options import kafka_options
 from tests.support.waiting import eventually, patience
@@ -100,6 +102,15 @@ async def test_a_lease_that_does_not_last_is_given_back_without_an_attempt(sendi
     assert [type(one) for one in outcomes] == [Withheld, Acknowledged]
 
 
+def test_without_a_coordinator_the_brokers_settings_are_named() -> None:
+    """A broker that is alone cannot make Kafka's own topic of transactions by default."""
+    config = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "transactional.id": "x", "log_level": 0}
+    with pytest.raises(KafkaException) as raised:
+        begin_epoch(config, 0.5)
+    assert raised.value.args[0].code() == NO_COORDINATOR
+    assert "within 0.5 s; fewer than three brokers need transaction.state.log" in raised.value.args[0].str()
+
+
 async def test_a_probe_says_why_a_former_life_could_not_be_ended(
     embedded: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +127,9 @@ async def test_a_probe_says_why_a_former_life_could_not_be_ended(
         await publisher.probe(1.0)
     failing.set()
     with pytest.raises(BrokerUnreachable, match="no right"):
+        await publisher.probe(1.0)
+    failing.clear()
+    with pytest.raises(BrokerUnreachable, match="no right"):  # while it is tried again
         await publisher.probe(1.0)
     await publisher.close()
 
