@@ -79,7 +79,7 @@ def pause_one(page: Page, address: str) -> None:
     page.get_by_label("Type or prefix").fill("invoice.sent")
     page.get_by_label("Reason").fill("the consumer is being repaired")
     page.get_by_role("button", name="Pause").click()
-    page.get_by_role("button", name="Resume").wait_for()
+    page.get_by_role("button", name="Resume event type invoice.sent").wait_for()
     page.close()
 
 

@@ -12,7 +12,7 @@ from relay.core.fleet import NO_ANSWER, REFUSES, ReportedCondition, conditions_i
 from relay.core.pause import PauseScope
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import MOST_COUNTED, Overview
-from relay.outbox.admin.why import CURES
+from relay.outbox.admin.why import CURES, resume_command
 from relay.postgres.codec import Moment
 
 LATE: Final = 60.0
@@ -54,7 +54,7 @@ def _pause(held: HeldEvents) -> Finding:
         Level.WARNING,
         "pause",
         f"{_sentence(str(pause.target))} is paused{reason}{waiting}.",
-        f"Paused by {pause.paused_by} at {minute(pause.since)}, {end}.",
+        f"Paused by {pause.paused_by} at {minute(pause.since)}, {end}: {resume_command(pause.target)}",
     )
 
 

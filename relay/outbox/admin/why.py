@@ -35,7 +35,7 @@ from relay.core.event import Status
 from relay.core.fleet import ReportedCondition, conditions_in
 from relay.core.outcome import Transient
 from relay.core.outside import shown
-from relay.core.pause import Pause, PauseScope
+from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.core.places import Place, Places
 from relay.outbox.admin.browse import ShownEvent
 from relay.outbox.admin.fleet import FleetMember
@@ -183,8 +183,13 @@ def _pauses(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
     for pause in facts.pauses:
         target = pause.target
         if target.holds(event.event_type):
-            option = "" if target.scope is PauseScope.ALL else f" --{target.scope} {shlex.quote(target.name)}"
-            yield Reason("pause", _sentence(str(pause)), f"relay-cli resume{option}", ("pause", target.name))
+            yield Reason("pause", _sentence(str(pause)), resume_command(target), ("pause", target.name))
+
+
+def resume_command(target: PauseTarget) -> str:
+    """What ends the pause of exactly this target."""
+    option = "" if target.scope is PauseScope.ALL else f" --{target.scope} {shlex.quote(target.name)}"
+    return f"relay-cli resume{option}"
 
 
 def _key(facts: Facts) -> Iterator[Reason]:
