@@ -178,10 +178,9 @@ class Scene:
     def play(self, faults: Sequence[Fault]) -> None:
         """Each while a relay that had leases is killed: so there is work for finders, and relays that start."""
         for fault in faults:
-            self._reader.label = fault.how.value
             if fault.how is How.FREEZE:  # one at a time
                 wait_until(lambda: self._relays.tend(all_awake=True), 60, "the frozen relay to be thawed")
-            self.grow()
+            self.grow(fault.how.value)
             self._play(fault)
 
     def _play(self, fault: Fault) -> None:
@@ -199,15 +198,17 @@ class Scene:
 
     def through(self, label: str, outage: Callable[[], None]) -> None:
         """An outage of a server, amid deliveries."""
-        self._reader.label = label
-        self.grow()
+        self.grow(label)
         self._relays.kill_a_busy_one(self._rng)
+        began = time.monotonic()
         outage()
+        print(f"{time.strftime('%T')} {label}: {time.monotonic() - began:.1f} s", flush=True)
         self._relays.tend()
 
-    def grow(self) -> None:
-        """More events, once less than as many are left."""
+    def grow(self, label: str) -> None:
+        """More events, once less than as many are left; ``label`` of what happens next."""
         wait_until(lambda: self._relays.tend() and self._left() <= self._share, 180, "the backlog to shrink")
+        self._reader.label = label
         self._reader.expect(self._share)
         self._outbox.fill(self._broker.destination, self._share)
         self.events += self._share
