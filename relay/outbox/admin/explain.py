@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 MOST_READ: Final = 5_000
 """The newest dead events that are read for their causes, those that are tried again next, and those that are due."""
-MOST_GROUPS: Final = 2_000
+MOST_GROUPS: Final = 5_000
 """The groups of one type and one error that are read, the largest, then the newest: each error is folded on its own."""
 
 

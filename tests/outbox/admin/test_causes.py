@@ -138,6 +138,20 @@ def test_of_very_many_events_a_sample_is_read_and_said_to_be_one(
 
 
 @pytest.mark.postgres
+def test_of_three_thousand_errors_that_all_differ_every_event_is_counted(outbox: Outbox) -> None:
+    outbox.fill("t", 3000)
+    outbox.database.run(
+        "UPDATE openoutbox_events AS e SET status = 'DEAD', event_type = 'type-' || n %% 8, "
+        "last_error = 'HTTP_503: partner' || n %% 40 || '.example.com refused request ' || n "
+        "FROM (SELECT event_id, row_number() OVER () AS n FROM openoutbox_events) AS numbered "
+        "WHERE numbered.event_id = e.event_id AND %s",
+        [True],
+    )
+    reading = read_causes(outbox.reader_url, TABLE)
+    assert [cause.dead for cause in reading.causes] == [75] * 40
+    assert reading.complete
+
+
 def test_of_very_many_errors_the_most_frequent_are_read(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
     fill_aged(outbox, "DEAD", 6)
     outbox.database.run(
