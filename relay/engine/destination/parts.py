@@ -80,8 +80,8 @@ class WatchedParts:
 
     @property
     def shown(self) -> Mapping[str, WatchedPart]:
-        """Those that do not flow, by the name that is shown."""
-        return {part.name.removeprefix(f"{self._owner}/"): part for part in self._parts.values()}
+        """Those that do not flow, by the name that is shown. A copy: metrics are read in threads of their own."""
+        return {part.name.removeprefix(f"{self._owner}/"): part for part in list(self._parts.values())}
 
     def take(self, event: OutboxEvent, outcome: Away) -> Away | None:
         """What becomes of an event that came back; None where it needs no part of its own."""
