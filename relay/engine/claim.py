@@ -215,34 +215,41 @@ class Claimer:
         return True
 
     def _has_room(self) -> bool:
-        """Whether a claim is worth it. Little room is taken once a poll interval: the rest may be held for long."""
+        """Whether a claim is worth it."""
         places, size, without = self._room()
         if places < 1 or size < (self._bytes_reserve // 4 if without else self._bytes_reserve):
             return False
+        return bool(without) or not self._is_crowded(places)
+
+    def _is_crowded(self, places: int) -> bool:
+        """Whether there is too little room for a claim. It is taken once a poll interval: the rest may be held long."""
         enough = min(self._options.batch_size, (self._options.max_in_flight - self._reserve) // _SMALLEST_SHARE)
         now = self._clock()
-        if places < enough and not without:
-            if self._crowded_since is None:
-                self._crowded_since = now
-            if now - self._crowded_since < self._options.poll_interval:
-                return False
-        self._crowded_since = None
-        return True
+        if places >= enough:
+            return False
+        if self._crowded_since is None:
+            self._crowded_since = now
+        return now - self._crowded_since < self._options.poll_interval
 
     def _room(self) -> tuple[int, int, list[Flow]]:
         """How many events and bytes may be claimed now, and for which destinations none.
 
         The last quarter of the places, and of the bytes, is for destinations that answer: else one that does not would
         take all of them. Half of it may go to those with few events that wait: an event for several of which one is
-        silent, for example.
+        silent, for example. Room for all that is too little to be worth a claim is no reason to make them wait: answers
+        that trickle in might never leave less.
         """
         places, size = self._inflight.room(self._waiting())
-        if places > self._reserve and size >= 2 * self._bytes_reserve:
-            return places - self._reserve, size - self._bytes_reserve, []
+        for_all = (places - self._reserve, size - self._bytes_reserve)
+        is_for_all = for_all[0] > 0 and for_all[1] >= self._bytes_reserve
+        if is_for_all and not self._is_crowded(for_all[0]):
+            return *for_all, []
         half, half_bytes = self._reserve // 2, self._bytes_reserve // 2
         few, few_bytes = half if places > half else 0, half_bytes if size > half_bytes else 0
         late = {flow for one in self._gate.each for flow in one.late_flows}
         slow = self._inflight.slow_flows(self._clock(), late, few, few_bytes)
+        if is_for_all and not slow:
+            return *for_all, []
         return places - few if slow and self._reserve else 0, size - few_bytes, slow
 
     def _waiting(self) -> list[Waiting]:
@@ -259,6 +266,8 @@ class Claimer:
     async def _claim(self, *, control: bool = False) -> int:
         """One claim; returns how many events it brought, or -1 when the next one may bring more at once."""
         places, size, slow = self._room()
+        if not slow:
+            self._crowded_since = None
         slow = bounded({*slow, *(flow for one in self._waiting() if one.full_for for flow in one.flows)})
         limit, times = (1, 1) if control else self._share(places)
         self._leave_out_away(slow)

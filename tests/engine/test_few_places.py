@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relay.core.outcome import ACKNOWLEDGED
+from relay.core.event import OutboxEvent
+from relay.core.outcome import ACKNOWLEDGED, Outcome
 from tests.support.fixtures.engine import MakeEngine
 
 
@@ -27,3 +28,28 @@ def test_a_destination_that_does_not_answer_leaves_bytes_to_the_others(engine: M
         one.insert(3, payload=b"y" * 10_000)
         worst = max(worst, one.until(lambda: one.delivered() == 3 * number + 3, 10.0))  # noqa: B023 - called at once
     assert worst < 0.6
+
+
+def test_answers_that_trickle_in_leave_places_to_the_others(engine: MakeEngine) -> None:
+    """There is always some room for all, and more of the slow events for it, which are older. Three come together."""
+    one = engine(batch_size=3, max_in_flight=80, poll_interval=0.5)
+    turns = iter([3.0 + 0.25 * (number // 3) for number in range(60)] + [5.0] * 600)
+
+    def answer(event: OutboxEvent) -> Outcome | None:
+        if event.event_type != "slow":
+            return None if event.event_type == "mute" else ACKNOWLEDGED
+        one.loop.call_later(next(turns), one.broker.answer, ACKNOWLEDGED, event.event_id)
+        return None
+
+    one.broker.answer_with(answer)
+    one.insert(600, "slow")
+    one.run(1.9)
+    one.insert(1, "mute")  # takes a place of the last quarter, so that three fit with two left
+    one.run(8.0)
+    worst = 0.0
+    for number in range(20):
+        one.insert(1)
+        worst = max(worst, one.until(lambda: one.delivered() > number, 60.0))  # noqa: B023 - called at once
+        one.run(1.0)
+    assert worst < 1.0
+    assert 200 < one.delivered("slow") < 600, "it has its share as before"

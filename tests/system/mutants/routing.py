@@ -75,6 +75,13 @@ ROUTING: Final = (
         (f"{_BLOCKED}::test_the_others_flow_while_one_takes_nothing",),
     ),
     Mutant(
+        "a little room for all keeps the others out",
+        "relay/engine/claim.py",
+        "        if is_for_all and not self._is_crowded(for_all[0]):",
+        "        if is_for_all:",
+        ("tests/engine/test_few_places.py::test_answers_that_trickle_in_leave_places_to_the_others",),
+    ),
+    Mutant(
         "what is slow once stays slow",
         "relay/engine/destination/watched.py",
         "        elif slow in self._why and now - self._slow_at >= _SLOW_FOR:",
