@@ -1,13 +1,13 @@
-"""The modules that the recipes of docs/guide/recipes contain, and a database that kills their connections."""
+"""The modules of examples/recipes, and a database that kills their connections."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable
+from importlib import import_module
 from types import ModuleType
 
-from tests.support.documents import blocks
 from tests.support.fixtures.postgres import Database
 
 KILLER = """
@@ -26,15 +26,8 @@ WATCH = "CREATE TRIGGER killer AFTER {} FOR EACH STATEMENT EXECUTE FUNCTION kill
 
 
 def recipe(name: str) -> ModuleType:
-    """The module that the Python blocks of ``docs/guide/recipes/<name>.md`` are together."""
-    document = f"docs/guide/recipes/{name}.md"
-    module = ModuleType(name)
-    for block in blocks(document):
-        if block.language == "python":
-            # The block keeps its place in the document, so that a traceback names its line.
-            text = "\n" * block.line + block.text
-            exec(compile(text, document, "exec", dont_inherit=True), module.__dict__)
-    return module
+    """The module ``examples/recipes/<name>.py``."""
+    return import_module(f"examples.recipes.{name}")
 
 
 class Killer:

@@ -1,4 +1,4 @@
-"""The recipes of docs/guide/recipes, as they stand there: killed at every write, cut at any moment, repeated."""
+"""The recipes of examples/recipes, as they stand there: killed at every write, cut at any moment, repeated."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ async def test_events_of_every_format_are_read_in_the_newest(gapless_store: Even
 
 
 async def test_a_name_leads_to_one_stream_and_belongs_to_one_account(gapless_store: EventStore) -> None:
-    named = recipe("named-streams")
+    named = recipe("named_streams")
     assert named.stream_id("address", "Zoë") == named.stream_id("address", "Zoe\u0308")
     assert named.stream_id("a", "b/c") != named.stream_id("a/b", "c")
     accounts = [uuid.uuid4() for _ in range(8)]
@@ -244,7 +244,7 @@ async def test_an_order_is_decided_once_wherever_the_process_is_killed(
     store: EventStore, outbox_database: Database, killer: Killer
 ) -> None:
     """Killed in each write of the decision: two appends, the announcement, the checkpoint; then in none."""
-    process, article = recipe("order-process"), uuid.uuid4()
+    process, article = recipe("order_process"), uuid.uuid4()
     killer.watch("INSERT ON event", "INSERT ON openoutbox_events", "UPDATE ON event_subscription")
     await store.append(TENANT, article, [NewEvent("StockAdded", {"quantity": 14})], NO_STREAM)
     orders = []
@@ -280,7 +280,7 @@ async def test_orders_are_decided_again_when_another_writer_was_faster(
     store: EventStore, outbox_database: Database
 ) -> None:
     """Customers cancel and stock comes in while orders are decided; connections are cut: every order has one end."""
-    process, article, chance = recipe("order-process"), uuid.uuid4(), random.Random(21)
+    process, article, chance = recipe("order_process"), uuid.uuid4(), random.Random(21)
     url = f"{outbox_database.url}?application_name=recipe"
     await store.append(TENANT, article, [NewEvent("StockAdded", {"quantity": 5})], NO_STREAM)
     orders: list[uuid.UUID] = []

@@ -45,25 +45,8 @@ NOT_RUN: Final = {
     "docs/operate/deployment.md sql 1": "tests/system/acceptance/test_deployment.py follows the whole page",
     "docs/operate/deployment.md sh 3": "tests/system/container runs the image with these options",
     "docs/operate/deployment.md sh 4": "tests/deploy runs the jobs of the compose file",
-    "docs/guide/event-store.md python 5": "tests/eventstore/test_parking.py processes with such handlers",
-    "docs/guide/event-store.md python 6": "tests/eventstore/test_pages.py waits for a position",
-    "docs/guide/event-store.md python 7": "tests/eventstore/test_checkpoints.py reads on from stored checkpoints",
-    "docs/guide/event-store.md python 8": "tests/eventstore/test_subscription_groups.py subscribes in parts",
-    "docs/guide/event-store.md sh 1": "tests/eventstore/test_cli.py reads what it prints",
-    "docs/guide/event-store.md sh 2": "tests/eventstore/test_archive.py dumps with these commands",
-    "docs/guide/event-store.md sh 3": "tests/eventstore/test_archive.py restores with these commands",
-    "docs/guide/event-store.md sql 1": "tests/eventstore/test_archive.py dumps within this transaction",
-    **{
-        f"docs/guide/recipes/{page}.md python {number}": "tests/eventstore/test_recipes.py runs the whole page"
-        for page, count in (
-            ("named-streams", 1),
-            ("order-process", 1),
-            ("projection", 2),
-            ("snapshots", 1),
-            ("upcasting", 2),
-        )
-        for number in range(1, count + 1)
-    },
+    "docs/guide/event-store.md sh 1": "tests/eventstore/test_archive.py dumps with these commands",
+    "docs/guide/event-store.md sh 2": "tests/eventstore/test_archive.py restores with these commands",
     **{
         f"docs/guide/inbox.md python {number}": "tests/inbox/test_page.py runs the whole page" for number in range(1, 4)
     },

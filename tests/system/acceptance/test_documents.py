@@ -183,14 +183,6 @@ with Session(sqlalchemy.create_engine("URL")) as session:
     deposit(session, str(TENANT), str(STREAM), 7, 1)
     session.commit()
 """
-AGAIN = """
-async def twice():
-    async with await EventStore.connect("URL", schema="bank") as store:
-        for _ in range(2):
-            await record(store, TENANT, STREAM, uuid.UUID(int=3))
-
-asyncio.run(twice())
-"""
 
 
 def appending_in_a_session(reader: Reader, block: Block) -> None:
@@ -199,11 +191,6 @@ def appending_in_a_session(reader: Reader, block: Block) -> None:
     amounts = "SELECT array_agg(Data->'amount' ORDER BY Version) FROM bank.event"
     assert reader.outbox.database.run(amounts) == [([5, 7],)]
     assert reader.outbox.rows("event_type") == [("bank.accounts",)] * 2
-
-
-def appending_again(reader: Reader, block: Block) -> None:
-    run_python((A_STORE + block.text + AGAIN).replace("URL", reader.outbox.url), reader.folder)
-    assert reader.outbox.database.run("SELECT count(*) FROM bank.event") == [(1,)]
 
 
 SUBSCRIBER = """
@@ -311,8 +298,7 @@ RUN: dict[str, Follow] = {
     "docs/guide/sql-api.md sql 2": granting_what_takes_back,
     "docs/guide/event-store.md python 1": the_event_store,
     "docs/guide/event-store.md python 2": appending_in_a_session,
-    "docs/guide/event-store.md python 3": appending_again,
-    "docs/guide/event-store.md python 4": a_subscription,
+    "docs/guide/event-store.md python 3": a_subscription,
     "docs/operate/delivery-log.md sh 1": the_delivery_log,
     "docs/operate/troubleshooting.md sh 1": an_event_that_does_not_arrive,
     "docs/operate/troubleshooting.md sh 2": sending_again_what_is_dead,

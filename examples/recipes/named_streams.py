@@ -1,11 +1,3 @@
-# Streams named by text
-
-For developers who know a thing by a name, and need its stream.
-
-Derive the stream's id from the text, such as an order number or an e-mail address: the same text leads to the same
-stream, without a table to look it up.
-
-```python
 """Streams by category and name, and names that only one account may have."""
 
 import unicodedata
@@ -42,15 +34,3 @@ async def release(store: EventStore, tenant_id: UUID, address: str, account_id: 
     newest = await store.read_stream(tenant_id, stream, backward=True, limit=1)
     if newest and newest[0].type == "AddressClaimed" and newest[0].data["account"] == str(account_id):
         await store.append(tenant_id, stream, [NewEvent("AddressReleased")], newest[0].version)
-```
-
-- The id does not lead back to the text. Store the text in the event (here in `meta`), for people and for projections
-  that list names.
-- The version makes the name unique: of two claims at once, one gets `VersionConflict`, reads again, and returns the
-  other's account.
-- A UUID is no secret: a reader who guesses the address can compute the id.
-
-## What next
-
-- Decide over two streams at once: [an order process](order-process.md).
-- All [recipes](index.md).

@@ -1,13 +1,3 @@
-# A projection, and rebuilding it
-
-For developers who need a table that follows the events, to query: here the balance of each account.
-
-The table's changes and the checkpoint commit in one transaction, so each event counts exactly once.
-
-The table and the subscription share one name with a number in it, `balances_1`. A table is right only together with its
-checkpoint: never empty one without the other. To change what the table holds, take the next number.
-
-```python
 """Balances: a table that follows the events of accounts."""
 
 import asyncio
@@ -62,17 +52,8 @@ async def serve(url: str, store: EventStore, name: str, pause: float = 1.0) -> N
         except (OperationalError, StorageError, SubscriptionLost) as error:
             _log.warning("projection %s begins again: %s", name, error)
         await asyncio.sleep(pause)
-```
 
-Run `serve` in several processes: one is active, and another takes over when it dies.
 
-## Rebuilding it beside the live one
-
-Readers use a view, `balances`, which shows one of the tables. A release that changes the projection starts `balances_2`
-from the first event, while the instances of the release before still feed `balances_1`. When the new table has caught
-up, the view changes:
-
-```python
 async def show(connection: AsyncConnection[Any], view: str, name: str, before: str | None = None) -> bool:
     """Let the view show table ``name``. False while it is behind table ``before``, or a lock is busy: try again."""
     try:
@@ -87,9 +68,9 @@ async def show(connection: AsyncConnection[Any], view: str, name: str, before: s
                 return False
             change = SQL("CREATE OR REPLACE VIEW {} AS SELECT * FROM {}")
             await connection.execute(change.format(Identifier(view), Identifier(name)))
-        return True
     except LockNotAvailable:
         return False
+    return True
 
 
 async def remove(store: EventStore, connection: AsyncConnection[Any], name: str) -> None:
@@ -97,21 +78,3 @@ async def remove(store: EventStore, connection: AsyncConnection[Any], name: str)
     await store.delete_subscription(name)
     async with connection.transaction():
         await connection.execute(SQL("DROP TABLE IF EXISTS {}").format(Identifier(name)))
-```
-
-The order of a deployment:
-
-1. `create(connection, "balances_2")`, and `serve` of `balances_2` in the new release. `relay-cli store subscriptions`
-   shows how far it is.
-2. Call `show(connection, "balances", "balances_2", before="balances_1")` until it returns True. The locked checkpoints
-   hold both projections for that moment, so no reader sees a balance go back.
-3. Stop the instances of the release before, then `remove(store, connection, "balances_1")`. To return to it instead,
-   before it is removed, call `show` with the names exchanged.
-
-Killed anywhere, each step can be called again. A new table may have more columns at its end; for any other change of
-columns, give it a view of another name.
-
-## What next
-
-- Events whose format changed: [upcasting](upcasting.md).
-- Watch how far it is behind: [lag of a subscription](../event-store.md#watching-the-lag).

@@ -1,14 +1,3 @@
-# Upcasting
-
-For developers who change the format of events that are already stored.
-
-Stored events are never changed. Readers convert older formats as they read: the rest of the application knows the
-newest one only.
-
-The format is a number in `meta`; events without one have format 1. Each change of a format adds one function, from one
-format to the next, and no function ever changes again.
-
-```python
 """Events as the newest release writes them, whichever release wrote them."""
 
 from collections.abc import Callable
@@ -48,23 +37,8 @@ def upcast(event: StoredEvent) -> StoredEvent:
     if event.meta.get("format", 1) != FORMATS.get(event.type):
         raise ValueError(f"position {event.sequence_num}: {event.type} has an unknown format: {event.meta}")
     return event
-```
 
-Call it wherever events come in, and nowhere else:
 
-```python
 async def read(store: EventStore, tenant_id: UUID, stream_id: UUID) -> list[StoredEvent]:
     """A stream's events in the newest formats."""
     return [upcast(event) for event in await store.read_stream(tenant_id, stream_id)]
-```
-
-- Upgrade readers first, writers after them: a reader of the release before stops at a format that it does not know,
-  instead of reading it wrongly.
-- `subscribe(types=…)` and `read_all(types=…)` filter by the stored name: list the old names too (`MoneyPaidIn`).
-- Version, position and stream stay those of the stored event. One event that becomes two needs a new type instead.
-- Keep one stored event of every format in your tests, and assert what `upcast` makes of it.
-
-## What next
-
-- Rebuild what was computed from them: [a projection](projection.md#rebuilding-it-beside-the-live-one).
-- All [recipes](index.md).

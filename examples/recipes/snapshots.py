@@ -1,12 +1,3 @@
-# Snapshots
-
-For developers whose streams hold thousands of events.
-
-Reading a stream of 100 events takes milliseconds: measure before you add snapshots. A snapshot keeps the state as of
-one version, so that only the events after it are read. It is a cache: it may be missing, old or deleted at any time,
-and `load` returns the same with and without it.
-
-```python
 """Accounts, loaded from a snapshot and the events after it."""
 
 from dataclasses import asdict, dataclass, replace
@@ -82,16 +73,3 @@ async def _newest(
             return Account(**state), events
     events = await store.read_stream(tenant_id, account_id)
     return reduce(Account.after, events[:1], Account()), events
-```
-
-- The position of the snapshot's last event is compared with the stream's: snapshots of a tenant that was imported
-  again, or of a stream that starts over, are passed over and replaced.
-- `format` is in the key: during a rolling upgrade two releases keep a snapshot each. Delete the rows of old formats
-  when no instance of that release runs.
-- Deleting a person's events means deleting the snapshots too.
-- Use a connection in autocommit mode, or commit after `load`: a snapshot that is rolled back costs time only.
-
-## What next
-
-- Query over many streams: [a projection](projection.md).
-- All [recipes](index.md).

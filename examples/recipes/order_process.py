@@ -1,11 +1,3 @@
-# An order process over two streams
-
-For developers whose decision reads and writes two streams.
-
-An order needs stock. Reservation, confirmation, announcement and checkpoint are one transaction: either all of it has
-happened, or the order is delivered again.
-
-```python
 """Reserves stock for placed orders, and announces the result."""
 
 import asyncio
@@ -49,9 +41,10 @@ async def decide(store: EventStore, connection: AsyncConnection[Any], batch: Sub
                         tenant_id, order_id, [answer], order[-1].version, outbox=OUTBOX, connection=connection
                     )
                 await batch.acknowledge(connection)
-            return
         except (VersionConflict, StorageBusy) as error:
             _log.info("order %s is decided again: %s", order_id, error)
+        else:
+            return
 
 
 async def serve(url: str, store: EventStore, pause: float = 1.0) -> None:
@@ -66,19 +59,3 @@ async def serve(url: str, store: EventStore, pause: float = 1.0) -> None:
         except (OperationalError, StorageError, SubscriptionLost) as error:
             _log.warning("the order process begins again: %s", error)
         await asyncio.sleep(pause)
-```
-
-- **One order a batch** (`batch_size=1`): `read_stream` does not see what this transaction has appended: a second order
-  for the same article would be decided about stock that the first one has taken.
-- **Versions are the guard.** Both appends name the version that the decision has read: if either stream has changed,
-  `VersionConflict` rolls everything back, and the decision is made again.
-- **Every writer appends in the same order**, stock before order: otherwise two transactions can
-  [deadlock](../event-store.md#announcing-in-the-outbox).
-- In a `gapless` store every other append waits from the first append to the commit: do all reading and computing before
-  `connection.transaction()`, as here.
-- For stock with a long history, load it from a [snapshot](snapshots.md).
-
-## What next
-
-- Streams that grow to thousands of events: [snapshots](snapshots.md).
-- All [recipes](index.md).
