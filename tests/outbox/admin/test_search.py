@@ -14,9 +14,11 @@ from relay.core.event import Status
 from relay.outbox.admin import examination
 from relay.outbox.admin import search as search_module
 from relay.outbox.admin.browse import ListedEvent
+from relay.outbox.admin.examination import Examination, ExaminedPart
 from relay.outbox.admin.search import CursorRefused, EventSearch, search_events
 from relay.postgres.sql import TableName
 from tests.outbox.admin.filling import fill_aged
+from tests.support.clock import Clock
 from tests.support.fixtures.outbox import Outbox, Row
 
 TABLE = TableName()
@@ -171,6 +173,24 @@ def test_a_rare_event_is_reached_over_pages_that_say_how_far_they_came(
     read = list(pages(outbox, search))
     assert [event.event_type for page in read for event in page] == ["DELIVERED-299"]
     assert 5 <= len(read) <= 8
+
+
+def test_no_step_begins_that_would_end_after_the_deadline(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "EXAMINED", 10)
+    fill_aged(outbox, "DELIVERED", 300)
+    clock, steps = Clock(), list[float]()
+    monkeypatch.setattr("relay.outbox.admin.search.time.monotonic", clock)
+    fetch = Examination.read
+
+    def read(self: Examination, *arguments: Any) -> ExaminedPart:
+        steps.append(clock.now)
+        clock.now += 0.6 * search_module.SEARCH_SECONDS
+        return fetch(self, *arguments)
+
+    monkeypatch.setattr(Examination, "read", read)
+    page = search_events(outbox.reader_url, TABLE, EventSearch((Status.DELIVERED,), event_type="none"))
+    assert (page.events, len(steps)) == ([], 1)
+    assert page.next is not None
 
 
 def test_a_rare_event_is_found_on_one_page_while_there_is_time(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
