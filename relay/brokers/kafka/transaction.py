@@ -21,6 +21,7 @@ from relay.brokers.kafka.headers import KafkaHeaders
 from relay.brokers.kafka.offer import Failure, receipt_of
 from relay.brokers.kafka.proofs import Record
 from relay.core.clock import steady_seconds
+from relay.core.durations import in_words
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Outcome, Receipt
 
@@ -221,7 +222,7 @@ def begin_epoch(config: Mapping[str, Any], timeout: float) -> Epoch:
             if not error.args[0].retriable():
                 raise
             if time.monotonic() >= until:
-                raise KafkaException(KafkaError(NO_COORDINATOR, f"{_NONE} {timeout:g} s; {_FEWER}")) from None
+                raise KafkaException(KafkaError(NO_COORDINATOR, f"{_NONE} {in_words(timeout)}; {_FEWER}")) from None
             time.sleep(_PAUSE)
         else:
             return Epoch(producer, steady_seconds())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 NOT_RUN: Final = {
+    "docs/design/exactly-once.md sh 1": "tests/cli/test_kafka_setup.py sets such a Kafka up, and checks it",
     "docs/design/extending.md sh 1": "runs tests of this run",
     "docs/guide/client.md python 2": "tests/examples/test_frameworks.py runs such a migration",
     "docs/guide/ordering.md sql 1": "tests/outbox/test_key_order.py runs such a statement",
