@@ -205,10 +205,12 @@ class FanOutWorld(World):
                 raise Violation(f"{one}: the first broker got it {arrived - committed:.3f} s after its commit")
 
     def _waits(self, one: EventId, fault: Fault) -> bool:
-        """Whether the second broker may leave an event without an answer for long, while it answers probes."""
+        """Whether the second broker may leave an event without an answer for long, before it counts as away."""
         if isinstance(fault, f.LateAnswers):
             return fault.seconds > _FLOWS_WITHIN
-        silent = isinstance(fault, f.Answered) and fault.answer in (Answer.SILENT, Answer.DROP) and one in fault.events
+        silent = isinstance(fault, f.BrokerSilent) or (
+            isinstance(fault, f.Answered) and fault.answer in (Answer.SILENT, Answer.DROP) and one in fault.events
+        )
         return silent and self.plan.publish_timeout > _FLOWS_WITHIN
 
     def _check_order(self, ledger: FanOutLedger) -> None:
