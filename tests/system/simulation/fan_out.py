@@ -37,6 +37,7 @@ _DONE_AFTER = 180.0
 """Seconds after the last fault by which every event has come to its end: holds, backoffs and leases included."""
 _FLOWS_WITHIN = 6.0
 """Seconds in which the first broker has an event, whatever is wrong with the second one."""
+_KEPT_FOR = 1.0  # seconds of a place or bytes: those behind may wait for several such times, one after another
 _STEP = 0.5
 
 
@@ -207,11 +208,11 @@ class FanOutWorld(World):
     def _waits(self, one: EventId, fault: Fault) -> bool:
         """Whether the second broker may leave an event without an answer for long, before it counts as away."""
         if isinstance(fault, f.LateAnswers):
-            return fault.seconds > _FLOWS_WITHIN
+            return fault.seconds > _KEPT_FOR
         silent = isinstance(fault, f.BrokerSilent) or (
             isinstance(fault, f.Answered) and fault.answer in (Answer.SILENT, Answer.DROP) and one in fault.events
         )
-        return silent and self.plan.publish_timeout > _FLOWS_WITHIN
+        return silent and self.plan.publish_timeout > _KEPT_FOR
 
     def _check_order(self, ledger: FanOutLedger) -> None:
         """Order per key at each broker."""
