@@ -126,7 +126,7 @@ class RoutedEvent(OutboxEvent):
 
 
 class Claim(NamedTuple):
-    """What one claim, or several in one transaction, brought: the fence of all rows, and the rows, oldest first.
+    """The result of one claim: the fence of all its rows, and the rows, oldest first.
 
     ``fence`` is None exactly when nothing was claimed.
     """

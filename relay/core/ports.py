@@ -173,18 +173,18 @@ class OutboxStorage(Protocol):
         without: Sequence[str] = (),
         *,
         control: bool = False,
-        times: int = 1,
     ) -> Claim:
         """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
 
-        Up to ``times`` in one transaction, under one fence and within ``max_bytes``; in order per key once. Rows in
-        ``excluded`` are left out; so are, but in order per key, rows for the destinations in ``without``. When the
-        database refuses one claim with a limit of 1, the error's ``event_id`` names the row, where known.
+        Rows in ``excluded`` are left out; so are, but in order per key, rows for the destinations in ``without``.
+        When the database refuses a claim with a limit of 1, the error's ``event_id`` names the row, where known.
+
         A ``control`` is one row from elsewhere in the queue (the newest, and others; of distinct keys), where the first
         of up to 20 goes through; each call tries others. It brings nothing where all of them fail.
-        A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays. A
-        crash of the database may lose a claim until a verdict of it or a later write is committed: its rows are PENDING
-        again, and nothing written under its fence takes effect.
+
+        A row whose lease expired and that has one attempt left is claimed alone: it may be what kills its relays.
+        A crash of the database may lose a claim until a verdict of it or a later write is committed: its rows are
+        PENDING again, and nothing written under its fence takes effect.
         """
 
     def leave_out(self, flows: Sequence[Flow], in_part: Sequence[Flow] = ()) -> None:

@@ -86,7 +86,7 @@ class Portion:
 
 
 class Batch(Leased):
-    """The events of one transaction's claims."""
+    """The events of one claim."""
 
     __slots__ = (
         "_ambiguous",

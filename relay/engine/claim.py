@@ -7,10 +7,6 @@ publisher, the next is being claimed, and the ones before are being acknowledged
 by the next at once; a partial one, and empty ones as long as events came a moment ago, after a millisecond or a few;
 later ones ever later, up to the poll interval, or at once after a wake-up (``Polling``).
 
-While a backlog lasts, several claims make one round trip, one transaction and one batch: after a full round trip twice
-as many claims, up to eight, a thousand rows, half of the places, and the room that is free. One that is not full is
-followed by single claims. So is one that fails, at once, and single claims find the row that is to blame.
-
 An event that lost a lease and is on its last attempt travels alone: what is in flight is finished first, and nothing
 is claimed until it is settled. Otherwise an event that kills its relays would take its neighbours to DEAD with it. That
 holds for a second: events whose answers take longer are not waited for, and an event that has not killed its relay in
@@ -43,8 +39,6 @@ from relay.engine.refusal import Exclusions
 from relay.engine.suspects import CONNECTION_CUT
 from relay.engine.waiting import Patience, Polling, WakeUpBudget, wait_event
 
-_MOST_TIMES = 8  # claims in one round trip
-_PIPELINE_ROWS = 1000  # of one round trip: more save nothing, and hold their row locks longer
 _RESERVE = 4  # a quarter of the places, and of the bytes, is for destinations that answer
 _SMALLEST_SHARE = (
     4  # room for a quarter of the places, a whole batch at most, is worth a claim: small ones cost as much
@@ -75,17 +69,12 @@ class Claimer:
         self._limit = context.options.batch_size
         """Most events of the next claim: half as many after one that was rolled back, timed out or met a refused row,
         twice as many after a good one."""
-        self._reserve = context.options.max_in_flight // _RESERVE
-        """Places for destinations that answer."""
-        half = (context.options.max_in_flight - self._reserve) // 2  # the other half is published and settled meanwhile
-        most = 1 if context.options.in_order else min(half, _PIPELINE_ROWS) // context.options.batch_size
-        self._most_times = max(1, min(_MOST_TIMES, most))
-        self._times = 1
-        """How many claims the next round trip makes: twice as many after full ones, one after others or an error."""
         self._excluded = Exclusions("claim", context.refused_rows, context.clock, context.storage.pass_over)
         self._away = context.away
         self._left_out = NONE_HELD
         """What the storage was last told to leave out."""
+        self._reserve = context.options.max_in_flight // _RESERVE
+        """Places for destinations that answer."""
         self._bytes_reserve = context.options.batch_bytes // _RESERVE
         self._crowded_since: float | None = None
         """Since when there is room, but too little to be worth a claim."""
@@ -120,8 +109,7 @@ class Claimer:
             try:
                 events = await self._claim()
             except StorageError as error:
-                together, self._times = self._times > 1, 1
-                if error.may_blame_row and self._narrow(error, together=together):
+                if error.may_blame_row and self._narrow(error):
                     continue
                 if isinstance(error, StorageBusy | StorageTimeout):
                     self._limit = max(1, self._limit // 2)  # waits for fewer locks, and takes less time
@@ -179,16 +167,14 @@ class Claimer:
         batch.suspect(known)
         return known
 
-    def _narrow(self, error: StorageError, *, together: bool) -> bool:
+    def _narrow(self, error: StorageError) -> bool:
         """Claim less, until the error says which row failed alone; then leave that one out, and try the next.
 
-        After several claims ``together`` one alone comes first. False when nothing helps: then it is the database.
+        False when neither helps: then it is the database.
         """
         lasts = self._excluded.narrowed()
         if lasts or isinstance(error, StorageTimeout):
             self._health.storage_failed("claim", error, tried_out=lasts)
-        if together:
-            return True
         if error.event_id is None and self._limit > 1:
             self._limit //= 2  # claims what comes before the refused row
             return True
@@ -269,7 +255,7 @@ class Claimer:
         if not slow:
             self._crowded_since = None
         slow = bounded({*slow, *(flow for one in self._waiting() if one.full_for for flow in one.flows)})
-        limit, times = (1, 1) if control else self._share(places)
+        limit = 1 if control else min(places, self._limit)
         self._leave_out_away(slow)
         without = [one for one in slow if isinstance(one, str)]
         sent_at = self._clock()
@@ -278,13 +264,13 @@ class Claimer:
         self._inflight.rows_wait = self._options.in_order
         ok = False
         try:
-            claim = await self._storage.claim(limit, size, self._excluded.ids(), without, control=control, times=times)
+            claim = await self._storage.claim(limit, size, self._excluded.ids(), without, control=control)
             ok = True
             if control and claim.fence is None:
                 return 0
             self._judge(claim)
             self._next_within = claim.rest
-            self._adapt(len(claim.events), limit, times)
+            self._limit = min(self._limit * 2, self._options.batch_size)
             self._inflight.rows_wait = claim.waiting
             await self._accept(claim, sent_at)
         finally:
@@ -294,20 +280,6 @@ class Claimer:
                 self._telemetry.storage_op("claim", ok=False, seconds=self._clock() - sent_at)
         more = len(claim.events) >= limit or (claim.events and claim.waiting)
         return -1 if more else len(claim.events)
-
-    def _share(self, places: int) -> tuple[int, int]:
-        """Of so many places: how many events one claim of the next round trip takes, and how many claims it makes."""
-        limit = min(places, self._limit)
-        times = min(self._times, -(-places // limit))
-        return min(limit, places // times), times
-
-    def _adapt(self, events: int, limit: int, times: int) -> None:
-        """Learn from a good round trip of ``times`` claims how many claims the next one makes, and of how many."""
-        if events < limit or self._limit < self._options.batch_size:
-            self._times = 1
-        elif events >= limit * times:
-            self._times = min(self._times * 2, self._most_times)
-        self._limit = min(self._limit * 2, self._options.batch_size)
 
     def _judge(self, claim: Claim) -> None:
         """A claim that brings events is the control of those that failed; an empty one has none."""

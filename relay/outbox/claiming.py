@@ -59,7 +59,6 @@ class Wanted(NamedTuple):
     max_bytes: int
     excluded: Sequence[EventId]
     without: Sequence[str]
-    times: int = 1
 
 
 class Claims:
@@ -101,17 +100,20 @@ class Claims:
         without: Sequence[str] = (),
         *,
         control: bool = False,
-        times: int = 1,
     ) -> Claim:
-        """As ``relay.core.ports.OutboxStorage.claim``; in order per key once, however many ``times``."""
-        wanted = Wanted(limit, self._appetite.payload(max_bytes), excluded, without, times)
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
+
+        Leaves those in ``excluded``, and those for the destinations in ``without``; in order per key only the former.
+        A ``control`` is a row from elsewhere in the queue.
+        """
+        wanted = Wanted(limit, self._appetite.payload(max_bytes), excluded, without)
         began = steady_seconds()
         try:
             rows = await (self._claim_control(wanted) if control else self._claim_or_name(wanted))
         except StorageError as error:
             if isinstance(error, StorageTimeout):
                 self._appetite.claim_failed()
-            if limit == times == 1 and error.may_blame_row and error.event_id is None and not control:
+            if limit == 1 and error.may_blame_row and error.event_id is None and not control:
                 error.event_id = await self._due_first(wanted)
             raise
         refused = self.passed.errors()
@@ -220,17 +222,16 @@ class Claims:
 
     async def _claim_chosen(self, wanted: Wanted, event_ids: Sequence[EventId]) -> list[Row]:
         """Claim these rows, wherever they are."""
-        return await self._claim_span(_EVERYWHERE, wanted._replace(limit=len(event_ids), times=1), event_ids)
+        return await self._claim_span(_EVERYWHERE, wanted._replace(limit=len(event_ids)), event_ids)
 
     async def _claim_span(self, span: ClaimSpan, wanted: Wanted, chosen: Sequence[EventId] = ()) -> list[Row]:
         """One claim, from the head on, of a stretch behind it, or of ``chosen`` rows."""
-        limit, max_bytes, excluded, without, times = wanted
+        limit, max_bytes, excluded, without = wanted
         paused, left_out = self.paused.of_chosen() if chosen else (self.paused.tags, self.paused.parameters())
         tags = (
             *(("excluding",) if excluded or without else ()),
             *(("chosen",) if chosen else ()),
             *(("tied",) if span.tid else ()),
-            *(("together",) if times > 1 else ()),
             *paused,
             *self.fan_out,
         )
@@ -246,12 +247,15 @@ class Claims:
                 if rows:
                     self.passed.went_on(rows)
                 return rows
+            cursor = connection.cursor(binary=True)
             query = self._sql("outbox/claim:claim", *self._durable, *tags, *tags_of(connection))
             if chosen:
-                rows = await (await connection.cursor(binary=True).execute(query, parameters)).fetchall()
+                await cursor.execute(query, parameters)
+            elif span.tid:
+                await cursor.execute(query, parameters, prepare=True)
             else:
-                rows = await self._guarded(connection, query, parameters, times, in_tie=span.tid is not None)
-            rows = leased(rows)
+                await self._guarded(connection, cursor, query, parameters)
+            rows = leased(await cursor.fetchall())
             rows.sort(key=_due)
             if not chosen:
                 self._claimed(span, rows, limit)
@@ -282,7 +286,7 @@ class Claims:
         if rows:
             self.passed.went_on(rows)
             first, last = _due(rows[0]), _due(rows[-1])
-            tied = rows[-1][_TID] if len(rows) >= min(limit, _TIE) and first == last else None
+            tied = rows[0][_TID] if len(rows) >= min(limit, _TIE) and first == last else None
             self.paused.head.claimed(span, len(rows), first, last, rows[0][_FENCE].timestamp(), tied)
         else:
             self.paused.head.found_nothing(span)
@@ -348,41 +352,33 @@ class Claims:
         values |= _left_out(wanted) | left_out
 
         async def work(connection: Connection) -> list[DueRow]:
-            rows = await self._guarded(connection, query, {**values, **span.parameters()})
-            return [DueRow(*row) for row in rows]
+            cursor = connection.cursor(binary=True)
+            await self._guarded(connection, cursor, query, {**values, **span.parameters()})
+            return [DueRow(*row) for row in await cursor.fetchall()]
 
         return await self._claiming.run("claiming", work)
 
     async def _guarded(
-        self, connection: Connection, query: LiteralString, values: Values, times: int = 1, *, in_tie: bool = False
-    ) -> list[Row]:
-        """Run it, ``times`` in one round trip and one transaction; with the guard before it where it was slow without.
-
-        Each sees what the one before has claimed.
-        """
-        tags, once = tags_of(connection), plans_once(connection)  # such a session is guarded
+        self, connection: Connection, cursor: Cursor, query: LiteralString, values: Values = None
+    ) -> None:
+        """Run it; with the guard before it, in one round trip and one transaction, where it was slow without."""
         wanted = self.guard.on or not self.paused.head.walk_is_cheap  # dead entries: another index costs all of them
-        guarded = bool(wanted or tags) and not once and not in_tie
+        guarded = (wanted or tags_of(connection)) and not plans_once(connection)  # such a session is guarded
         stepping = bool(self.paused.tags) and self.paused.head.ahead().first == BEFORE_ALL
-        cursors = [connection.cursor(binary=True) for _ in range(times)]
-        guard = self._sql("outbox/claim:guard", *tags, *(("again",) if once else ()))
         began = time.monotonic()
         try:
-            if guarded or times > 1:
+            if guarded:
                 async with one_transaction(connection):
-                    for number, cursor in enumerate(cursors):
-                        if tags if number else guarded:  # the one before has undone it
-                            await connection.execute(guard, prepare=True)
-                        await cursor.execute(query, values, prepare=True)
+                    await connection.execute(self._sql("outbox/claim:guard", *tags_of(connection)))
+                    await cursor.execute(query, values, prepare=True)
             else:
-                await cursors[0].execute(query, values, prepare=True)
+                await cursor.execute(query, values, prepare=True)
         except BaseException:  # a statement that is given up at its deadline is cancelled
             self.guard.failed(time.monotonic() - began)
             raise
         # Right after a pause a claim steps over the paused rows: that is slow for another reason than the planner.
-        if not (guarded or stepping or in_tie):
-            self.guard.took((time.monotonic() - began) / times)
-        return [row for cursor in cursors for row in await cursor.fetchall()]
+        if not (guarded or stepping):
+            self.guard.took(time.monotonic() - began)
 
 
 def _bytes_of(events: Sequence[OutboxEvent]) -> int:

@@ -178,10 +178,13 @@ class PostgresOutbox:
         without: Sequence[str] = (),
         *,
         control: bool = False,
-        times: int = 1,
     ) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first; ``times`` in one round trip and one transaction."""
-        return await self._claims.claim(limit, max_bytes, excluded, without, control=control, times=times)
+        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
+
+        Leaves those in ``excluded``, and those for the destinations in ``without``; in order per key only the former.
+        A ``control`` is a row from elsewhere in the queue.
+        """
+        return await self._claims.claim(limit, max_bytes, excluded, without, control=control)
 
     def pass_over(self, event_id: EventId) -> None:
         """Go past this row, which the last error of a claim named."""

@@ -79,7 +79,7 @@ EVENTS = _row(
     ("status",),
     "Attempts whose outcome was written: success or failed. A lease that this relay reclaimed is a failed one.",
 )
-BATCH_SIZE = _row("openoutbox_events_batch_size", _H, (), "Events of one round trip of claims, without empty ones.")
+BATCH_SIZE = _row("openoutbox_events_batch_size", _H, (), "Events in one claim, without empty claims.")
 E2E_LATENCY = _row(
     "openoutbox_events_e2e_latency_seconds", _H, (), "From an event's created_at to the broker's acknowledgement."
 )

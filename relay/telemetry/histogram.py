@@ -13,7 +13,7 @@ LATENCY_BOUNDS = (
 """Seconds: from a local statement to an event that waited through an outage."""
 
 SIZE_BOUNDS = (1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
-"""Events of one round trip of claims."""
+"""Events in one claim."""
 
 
 class ExemplarValue(NamedTuple):

@@ -20,9 +20,6 @@
 -- their rows are PENDING, as if they had never been claimed, and what their relay still writes under those fences
 -- changes nothing. The commit of a verdict waits, and takes all that was logged before it along. Tag durable: it waits, since
 -- a proof in the broker must not outlive the claim that it names.
--- Tag together: one of several claims in one transaction, each of which writes down for the next how many bytes they have
--- claimed. One behind another that brought rows takes what the reply may carry besides, and no row that is larger or to be
--- alone.
 -- It looks from the head on, or at a stretch behind it (relay/outbox/head.py): what was delivered before costs nothing.
 -- Tag prepared: takes back for this transaction what session:prepared has set, before it changes a row.
 -- Tag tied: of rows that share one place, those between two places in the table, in the order of these. The index has them
@@ -41,7 +38,6 @@
 WITH chosen AS (
     SELECT
         tid,
-        -- used, --? together
         total
     FROM (
         SELECT
@@ -93,15 +89,7 @@ WITH chosen AS (
             FOR UPDATE SKIP LOCKED
         ) AS due
     ) AS summed
-    WHERE total <= %(max_bytes)s::bigint OR total = bytes --? !together
-    -- CROSS JOIN ( --? together
-        -- SELECT COALESCE(NULLIF(CURRENT_SETTING('openoutbox.claimed_bytes', TRUE), ''), '0')::float8 AS used --? together
-        -- LIMIT 1 --? together
-    -- ) AS before --? together
-    -- WHERE CASE --? together
-        -- WHEN used = 0 THEN total <= %(max_bytes)s::bigint OR total = bytes --? together
-        -- ELSE used + total <= LEAST(%(max_bytes)s::bigint, %(inline_bytes)s::bigint) --? together
-    -- END --? together
+    WHERE total <= %(max_bytes)s::bigint OR total = bytes
 )
 
 UPDATE openoutbox_events SET
@@ -114,11 +102,7 @@ RETURNING
     event_id::text,
     LEFT(event_type, 4097) AS event_type,
     partition_key,
-    CASE WHEN (SELECT MAX(total) FROM chosen) <= %(inline_bytes)s::bigint THEN payload END AS payload, --? !together
-    -- CASE WHEN ( --? together
-        -- SELECT SET_CONFIG('openoutbox.claimed_bytes', (MIN(used) + MAX(total))::text, TRUE)::float8 --? together
-        -- FROM chosen --? together
-    -- ) <= %(inline_bytes)s::bigint THEN payload END AS payload, --? together
+    CASE WHEN (SELECT MAX(total) FROM chosen) <= %(inline_bytes)s::bigint THEN payload END AS payload,
     LEFT(headers::text, 1048577) AS headers,
     GREATEST(attempts, 0) AS attempts,
     CASE WHEN ISFINITE(created_at) THEN GREATEST(DATE_PART('epoch', NOW() - created_at), 0) ELSE 0 END AS age,
@@ -222,10 +206,8 @@ WHERE
 -- For the transaction of a claim, which must walk its index in order whatever the planner believes. Sorting looks cheap
 -- to it on a table that was analyzed while nothing waited: it then reads and sorts the whole backlog for every claim. And
 -- a LIMIT that it does not know looks like a statement that is worth compiling, where compiling takes a hundred times
--- longer than running it. Tag prepared: as in session:prepared; tag again, beside it: behind a claim that has undone it for this transaction. Local to
--- the transaction; touches no table. Parameters: none.
+-- longer than running it. Tag prepared: as in session:prepared. Local to the transaction; touches no table. Parameters: none.
 SELECT
-    -- SET_CONFIG('plan_cache_mode', 'force_generic_plan', TRUE), --? again
     SET_CONFIG('enable_seqscan', 'off', TRUE), --? prepared
     SET_CONFIG('enable_sort', 'off', TRUE),
     SET_CONFIG('jit', 'off', TRUE);

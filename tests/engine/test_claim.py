@@ -326,10 +326,10 @@ def test_a_lost_connection_does_not_make_claims_smaller(engine: MakeEngine) -> N
     limits: list[int] = []
 
     async def record(
-        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = (), **more: Any
+        limit: int, max_bytes: int, excluded: Sequence[EventId] = (), without: Sequence[str] = (), **control: bool
     ) -> Claim:
         limits.append(limit)
-        return await claim(limit, max_bytes, excluded, without, **more)
+        return await claim(limit, max_bytes, excluded, without, **control)
 
     one.storage.claim = record  # type: ignore[method-assign]
     one.fail("claim", *[Fault.AWAY] * 5)
@@ -365,16 +365,16 @@ def test_whatever_is_large_counts_against_the_bound_in_bytes(engine: MakeEngine,
 
 
 def test_a_relay_that_slept_offers_nothing_whose_lease_ran_out(engine: MakeEngine) -> None:
-    one = engine(MemoryPublisher(capacity=5), lease_timeout=30.0, max_in_flight=40, batch_size=5)
+    one = engine(MemoryPublisher(capacity=5), lease_timeout=30.0, max_in_flight=20, batch_size=5)
     one.broker.hold()
-    events = one.insert(30)
-    one.until(lambda: one.relay.inflight.events == 30)
+    events = one.insert(15)
+    one.until(lambda: one.relay.inflight.events == 15)
     one.suspend(31.0)
     for _ in range(2):  # the second time makes room for the third batch
         one.do(one.broker.answer)
         one.run(0.1)
     # The second batch was being handed over; the third waited for its turn.
-    assert [event.event_id for event in one.broker.offered] == events[:15]
+    assert [event.event_id for event in one.broker.offered] == events[:10]
 
 
 @pytest.mark.parametrize("slow", [["slow"], [f"slow-{number}" for number in range(20)]], ids=["one", "twenty"])

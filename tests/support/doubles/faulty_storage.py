@@ -77,13 +77,12 @@ class FaultyOutbox(MemoryOutbox):
         without: Sequence[str] = (),
         *,
         control: bool = False,
-        times: int = 1,
     ) -> Claim:
         def unheard(claim: Claim) -> None:
             self._truth.unheard.update(event.event_id for event in claim.events)
 
         claim = super().claim
-        return await self._do("claim", lambda: claim(limit, max_bytes, excluded, without, times=times), unheard)
+        return await self._do("claim", lambda: claim(limit, max_bytes, excluded, without), unheard)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self._do("settle", lambda: super(FaultyOutbox, self).settle(settlements))

@@ -169,11 +169,10 @@ class MemoryOutbox:
         without: Sequence[str] = (),
         *,
         control: bool = False,
-        times: int = 1,
     ) -> Claim:
         """Lease due rows, oldest first, but for some rows and destinations (in order per key: but for some rows)."""
         now = self._statement()
-        taken = self.claimable(limit * times, max_bytes, excluded, without)
+        taken = self.claimable(limit, max_bytes, excluded, without)
         with self.table.statement(taken):
             for row in taken:
                 row.status, row.locked_by, row.locked_at, row.updated_at = Status.DELIVERING, self._relay_id, now, now

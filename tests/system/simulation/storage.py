@@ -189,10 +189,8 @@ class SimulatedStorage:
         without: Sequence[str] = (),
         *,
         control: bool = False,
-        times: int = 1,
     ) -> Claim:
         """Lease due rows."""
-        limit *= times
         if self.paused.everything:
             return Claim(None, [], waiting=self._rows_wait)
         appetite = self._appetite
