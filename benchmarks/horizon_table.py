@@ -57,7 +57,7 @@ def table(cells: Sequence[Cell]) -> str:
         row = [", ".join(group)]
         for name in names:
             free, held = (_median(sides[side], name) for side in (False, True))
-            known = not math.isnan(free + held)
+            known = not math.isnan(free + held) and free > 0
             row.append(f"{_figure(free)} / {_figure(held)} ({held / free:.2f})" if known else "-")
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)

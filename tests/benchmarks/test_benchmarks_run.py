@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from matplotlib import pyplot as plt
 
-from benchmarks.console import PAGES
+from benchmarks.console import PAGES, SEARCHES
 from benchmarks.deliverylog import QUESTIONS
 from benchmarks.horizon_table import Cell, draw_drain, draw_steady, table
 from relay.localservers.daemon import python_path
@@ -242,7 +242,7 @@ def test_heldreads() -> None:
 
 def test_console(tmp_path: Path) -> None:
     figures = run("console", tmp_path / "c.json", "--rows=3000", "--requests=2")
-    assert {page["page"] for page in figures["pages"]} == PAGES.keys()
+    assert {page["page"] for page in figures["pages"]} == PAGES.keys() | SEARCHES.keys()
     assert all(page["slowest"] >= page["median"] > 0 for page in figures["pages"])
 
 

@@ -118,4 +118,5 @@ def test_check_examines_the_rights_and_names_pauses(outbox: Outbox, tmp_path: Pa
     assert call_cli(tmp_path, "pause", "--by", "ann", **operator).returncode == 0
     able = call_cli(tmp_path, "check", **relay)
     assert able.returncode == 0, able.stdout
-    assert "pause: the whole outbox is paused by ann since" in able.stdout
+    assert "pause: The whole outbox is paused." in able.stdout
+    assert "Paused by ann at" in able.stdout
