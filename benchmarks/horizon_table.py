@@ -12,6 +12,15 @@ from typing import Any, Final
 _PARTS: Final = 25
 """Of a drain, each of them one point of the picture."""
 _COLOURS: Final = {"drain": "#3182bd", "SKIP LOCKED": "#e6550d"}
+_HEADS: Final = {
+    "pace": "events/s",
+    "pace_at_the_end": "at the end",
+    "claim_p50": "claim p50, ms",
+    "claim_p99": "p99",
+    "stored_p50": "stored p50, ms",
+    "stored_p99": "p99",
+    "postgres_microseconds": "PostgreSQL, us an event",
+}
 _NAMES: Final = {"drain": "relay", "SKIP LOCKED": "bare loop of SKIP LOCKED"}
 
 
@@ -42,17 +51,13 @@ def pace_from(curve: list[tuple[float, float]], share: float) -> float:
     return (total - first) / (curve[-1][0] - since) if curve[-1][0] > since else float("nan")
 
 
-def table(cells: Sequence[Cell]) -> str:
-    """Medians of the rounds, free and held side by side."""
+def table(cells: Sequence[Cell], names: Sequence[str] = tuple(_HEADS)) -> str:
+    """Medians of the rounds, free and held side by side; a column for each of these fields."""
     groups: dict[tuple[str, str, str], dict[bool, Sequence[Cell]]] = {}
     for cell in cells:
         sides = groups.setdefault((cell.what, cell.on_delivered, cell.ordering), {False: [], True: []})
         sides[cell.held].append(cell)
-    names = ("pace", "pace_at_the_end", "claim_p50", "claim_p99", "stored_p50", "stored_p99", "postgres_microseconds")
-    lines = [
-        "| | events/s | at the end | claim p50, ms | p99 | stored p50, ms | p99 | PostgreSQL, us an event |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    lines = [f"| | {' | '.join(_HEADS[name] for name in names)} |", "|---" * (len(names) + 1) + "|"]
     for group, sides in groups.items():
         row = [", ".join(group)]
         for name in names:

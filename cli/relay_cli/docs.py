@@ -18,14 +18,14 @@ _HEAD = """\
 
 For operators and developers who look a command up.
 
-Written by `python -m relay_cli.docs`; `relay-cli COMMAND --help` shows the same text. Groups of commands have pages of
-their own: [`relay-cli log`](../operate/delivery-log.md), [`inbox`](../guide/inbox.md),
+`relay-cli COMMAND --help` shows the same text. Groups of commands have pages of their own:
+[`relay-cli log`](../operate/delivery-log.md), [`inbox`](../guide/inbox.md),
 [`store` and `tenant`](../guide/event-store.md), [`spark`](../guide/spark.md),
 [`access`](../operate/console-access.md).
 
-Results are on standard output. An error is on standard error: what failed and why, then lines that begin with `->` and
-say what to do. On a terminal, lists fit its width, times have ages (`2m ago`), dead events and errors are red unless
-NO_COLOR is set. Programs read `--json`, or the plain lines off a terminal.
+An error is on standard error: what failed and why, then lines that begin with `->` and say what to do. On a terminal,
+lists fit its width, and dead events and errors are red unless NO_COLOR is set. Programs read `--json`, or the plain
+lines off a terminal.
 
 A duration or an age is written `500ms`, `90s`, `1m30s`, `24h` or `7d`. `relay-cli --install-completion` lets bash, zsh
 or fish complete commands, options and statuses. `python -m relay_cli` is the same program.
@@ -88,21 +88,22 @@ def markdown() -> str:
 
 def _options(parameters: Sequence[_Parameter]) -> Iterator[str]:
     """A table, or nothing for a command without options of its own."""
-    lines = ["| option | default | meaning |", "|---|---|---|"]
+    lines = ["| option | meaning |", "|---|---|"]
     for parameter in parameters:
         if parameter.param_type_name == "argument":
-            lines.append(f"| `{parameter.metavar}` | required | {_cell(parameter.help)} |")
+            lines.append(f"| `{parameter.metavar}` | {_cell(parameter.help)} Required. |")
         elif parameter.name != "help":
             names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
             value = "" if parameter.is_flag else f" {_cell(parameter.metavar)}"
-            lines.append(f"| {names}{value} | {_default(parameter)} | {_cell(parameter.help)} |")
+            lines.append(f"| {names}{value} | {_cell(parameter.help)}{_default(parameter)} |")
     if len(lines) > 2:
         yield "\n".join(lines) + "\n"
 
 
 def _default(parameter: _Parameter) -> str:
+    """A sentence, or nothing for an option without one."""
     shown = isinstance(parameter.default, str | int | float) and not parameter.is_flag and parameter.default != ""
-    return f"`{parameter.default}`" if shown else ""
+    return f" Default: `{parameter.default}`." if shown else ""
 
 
 def _cell(text: str | None) -> str:

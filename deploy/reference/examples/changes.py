@@ -45,7 +45,6 @@ CHANGING: Final = (
     Example(
         "POST /changes",
         "count what a replay would take",
-        shown=True,
         body={"action": "replay", "selection": _SELECTION, "dry_run": True},
         answer={"dry_run": True, "events": 1, "exact": True, "at": TIME},
     ),

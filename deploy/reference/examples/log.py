@@ -42,7 +42,6 @@ LOG: Final = (
     Example(
         "GET /log/events",
         "of a topic since a time",
-        shown=True,
         parameters={"topic": ["user.signup"], "time_gte": "2026-03-10T00:00:00Z"},
         answer={"items": [_EVENT], "next": None, "prev": None},
     ),

@@ -115,7 +115,6 @@ _EVENTS: Final = (
     Example(
         "GET /events/{event_id}",
         "no such event",
-        shown=True,
         status=404,
         parameters={"event_id": _ABSENT},
         answer=problem(404, "event-missing", f"there is no event {_ABSENT} in table openoutbox_events"),
