@@ -33,7 +33,7 @@ from relay.brokers.rabbitmq.options import read_target
 from relay.brokers.rabbitmq.wire import AmqpWire
 from relay.settings.settings import Settings
 
-_CONNECTIONS = 8  # HTTP_CONNECTIONS_PER_HOST
+_CONNECTIONS = 8  # as many as a relay begins with
 _WINDOW = 4000  # unanswered messages, as many as our publishers allow
 
 Message = tuple[str, str, bytes, str]

@@ -155,7 +155,10 @@ class Http(VariableGroup):
     http_connection_timeout: Duration = variable(
         "5s", "Longest wait for a connection: name, TCP and TLS handshake together."
     )
-    http_connections_per_host: Count = variable("8", "Maximum number of connections of one endpoint.")
+    http_connections_per_host: Count = variable(
+        "64",
+        "Maximum number of connections of one endpoint; there are as many as are needed and the receiver takes.",
+    )
     http_permanent_statuses: Statuses | None = variable(
         None,
         "Answers after which an event is DEAD at once, besides 410, 413, 414 and 431: statuses from 400 to 499, with "

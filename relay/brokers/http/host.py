@@ -1,18 +1,21 @@
 """One endpoint: its connections, the events that wait for one, and what is under way.
 
 Events of one partition key are sent one after the other, each once the one before has its outcome, so they arrive in
-order while nothing fails. All others share the connections, ``connections_per_host`` at most.
+order while nothing fails. All others share the connections, as many as ``relay.brokers.http.window`` says; what is
+idle beyond that, or for long, is closed.
 
 ``_held`` alone says what has no outcome: the code that removes an entry resolves its event, so an event is resolved at
 most once. When the host cannot be connected to, everything that waits for it is ``Unreachable`` at once: otherwise each
-event would wait for a connection of its own. One that takes connections and gives no answers, several times in a row,
-is ``blocked``, and its destination takes back what it was offered (``relay.engine.destination.member``).
+event would wait for a connection of its own. While others stand the host gives no further one, and no more: its event
+goes back to the front. One that takes connections and gives no answers, several times in a row, is ``blocked``, and its
+destination takes back what it was offered (``relay.engine.destination.member``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections import deque
 from dataclasses import replace
 from typing import Final, cast
@@ -24,6 +27,7 @@ from relay.brokers.http.errors import Answer, BadAnswer, Cut, NoAnswer, outcome_
 from relay.brokers.http.options import HttpOptions, client_tls
 from relay.brokers.http.request import HttpRequest, request_of
 from relay.brokers.http.session import HttpSession
+from relay.brokers.http.window import RequestWindow
 from relay.brokers.login import present
 from relay.brokers.share import LoopShare
 from relay.core.errors import BrokerUnreachable, ConfigError
@@ -47,12 +51,16 @@ class Host:
         self._unanswered = 0
         """How many there were in a row."""
         self._share = LoopShare()
+        self._window = RequestWindow(
+            options.connections_per_host, time.monotonic
+        )  # uvloop's time stands still for a turn
         self._held: dict[int, Entry] = {}
         self._ready: deque[Entry] = deque()
         self._key_queues: dict[str, deque[Entry]] = {}
         """What waits behind the event of a key that is under way or ready."""
         self._workers: set[asyncio.Task[None]] = set()
         self._sessions: list[HttpSession] = []
+        self._newest: HttpSession
         self._answered: list[tuple[Entry, Outcome]] = []
 
     # What the publisher calls
@@ -72,7 +80,8 @@ class Host:
 
     def pump(self) -> None:
         """Begin as many requests as there may be at a time."""
-        for _ in range(min(len(self._ready), self._options.connections_per_host - len(self._workers))):
+        under_way = len(self._workers)
+        for _ in range(self._window.places(len(self._ready) + under_way) - under_way):
             self._workers.add(self._loop.create_task(self._work()))
 
     async def check(self, timeout: float) -> None:
@@ -102,7 +111,7 @@ class Host:
 
     async def _work(self) -> None:
         try:
-            while self._ready:
+            while self._ready and len(self._workers) <= self._window.size:
                 if owed := self._share.owed():
                     await asyncio.sleep(owed)
                     continue
@@ -111,10 +120,14 @@ class Host:
                     outcome = await self._send(entry)
                 except Exception as error:  # noqa: BLE001 - whatever a library raises is about this request
                     outcome = Transient(type(error).__name__, f"{self.origin}: {error}")
-                self._finish(entry, outcome)
+                if outcome is None:
+                    self._ready.appendleft(entry)
+                else:
+                    self._finish(entry, outcome)
         finally:
             # In the same turn in which nothing was ready: a later one would let pump count this worker, and start none.
             self._workers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            self._close_idle()
 
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
         if self._held.pop(id(entry), None) is not None:
@@ -125,12 +138,17 @@ class Host:
             else:
                 del self._key_queues[key]
 
-    async def _send(self, entry: Entry) -> Outcome:
+    async def _send(self, entry: Entry) -> Outcome | None:
+        """The outcome; None where there is no further connection, and others stand."""
         cut = ""
         for attempt in range(_TRIES):
             try:
                 session = (None if attempt else self._idle_session()) or await self._open()
-            except BrokerUnreachable as error:  # what waits for a connection gets none either
+            except BrokerUnreachable as error:
+                if standing := sum(one.proven and not one.closed for one in self._sessions):
+                    self._window.fill(standing)
+                    return None
+                # What waits for a connection gets none either.
                 self._take_down(self._waiting(), Unreachable(str(error)))
                 return Unreachable(str(error))
             try:
@@ -151,10 +169,15 @@ class Host:
         return ConnectionCut(self._has_failed(cut))
 
     async def _post(self, session: HttpSession, request: HttpRequest) -> Answer:
+        began = time.monotonic()
         try:
-            return await session.post(request, self._options.timeout)
+            answer = await session.post(request, self._options.timeout)
         finally:
             self._share.take(session.spent)
+        newest = self._newest
+        if self._window.answer(answer.status, began, waiting=bool(self._ready), proven=newest.proven or newest.closed):
+            self.pump()
+        return answer
 
     def _has_answered(self) -> None:
         self._unanswered, self.blocked = 0, ""
@@ -192,10 +215,20 @@ class Host:
         self._sessions = [one for one in self._sessions if not one.closed]
         return None
 
+    def _close_idle(self) -> None:
+        """What is more than may be used, or was not used for long."""
+        now, excess = self._loop.time(), len(self._sessions) - self._window.size
+        for session in self._sessions:
+            if session.idle and (excess > 0 or now - session.idle_since > _LONGEST_IDLE):
+                session.abort()
+                excess -= 1
+        self._sessions = [one for one in self._sessions if not one.closed]
+
     async def _open(self) -> HttpSession:
         await self._renew()
         session = await connect(self.origin, self._context(), self._way(self._options.connection_timeout))
         self._sessions.append(session)
+        self._newest = session
         return session
 
     def _way(self, timeout: float) -> ConnectingWay:

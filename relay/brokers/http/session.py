@@ -35,6 +35,8 @@ class HttpSession(asyncio.Protocol):
         self._answer: asyncio.Future[Answer] | None = None
         self.spent = 0.0
         """Seconds that reading the last answer took."""
+        self.proven = False
+        """Whether the server has answered on it."""
         self._used = False
         """Whether it has carried a request before: then the server may be closing it just now."""
         self._unasked = False
@@ -115,6 +117,7 @@ class HttpSession(asyncio.Protocol):
         if not again:
             self.abort()
         if self._answer is not None and not self._answer.done():
+            self.proven = True
             reader = self._reader
             self._answer.set_result(Answer(reader.status, reader.retry_after, reader.body))
 
