@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from relay.core.durations import time_text
 from relay.core.errors import ConfigError
 from relay_cli import log_options
 from relay_cli.log_copy import copy
@@ -112,7 +113,7 @@ def maintain(
         print_json({"ready_until": ready_until, "days": keep or None})
         return
     if ready_until is not None:
-        say(f"the months until {ready_until:%Y-%m-%d} are ready")
+        say(f"the months until {time_text(ready_until)} are ready")
     say(f"keeping {keep} days" if keep else "keeping everything")
 
 

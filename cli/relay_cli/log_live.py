@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from relay.core.durations import parse_duration
+from relay.core.durations import parse_duration, time_text
 from relay_cli import log_options
 from relay_cli.log_options import window, with_store
 from relay_cli.options import Json
@@ -137,7 +137,7 @@ def export(
 
     if form not in FORMATS:
         raise typer.BadParameter(f"{form!r} is none of {', '.join(FORMATS)}", param_hint="--format")
-    time = window(since, until or datetime.now(UTC).isoformat(), None, None)
+    time = window(since, until or time_text(datetime.now(UTC), "microseconds"), None, None)
     filters = ListAttempts(tenant_ids=tenant, event_ids=event, destination_ids=destination, topics=topic, time=time)
     filters = _narrowed(filters, destination_type, status)
     with _target(output) as target:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from relay.core import durations
 from relay.deliverylog import AttemptRecord, LoggedAttempt, LoggedEvent, MetricsResult, Page, QuarantinedEntry
 from relay.deliverylog.follow import Arrivals
 from relay.deliverylog.text import attempt_json, event_json, metrics_json, time_text
@@ -126,12 +127,12 @@ def print_arrivals(arrivals: Arrivals, *, as_json: bool) -> None:
 def _arrival(attempt: LoggedAttempt, width: int | None) -> str:
     """One line: time, status, event, then what differs most; a terminal's width cuts the end.
 
-    A terminal shows the clock of this machine's zone, a file the whole time in UTC.
+    A terminal shows the time of day, a file the whole time, both in UTC.
     """
     number = f"#{attempt.attempt_number}" if attempt.attempt_number > 1 or attempt.manual else ""
     manual = "replay" if attempt.manual else ""
     rest = (attempt.code or "", attempt.topic, attempt.destination_id, number, manual, attempt.tenant_id)
-    moment = time_text(attempt.time) if width is None else f"{attempt.time.astimezone():%H:%M:%S}"
+    moment = time_text(attempt.time) if width is None else durations.time_text(attempt.time)[len("2026-03-10T") :]
     head, status = f"{moment} ", attempt.status.ljust(len("success"))
     line = f"{head}{status} {_cell(attempt.event_id)} {' '.join(_cell(part) for part in rest if part)}"
     if width is not None and len(line) > width:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
 import typer
 
+from relay.core.durations import time_text
 from relay.core.json_text import with_member
 from relay.core.outside import harmless
 
@@ -73,9 +74,7 @@ def json_form(value: object) -> str:
 
 def moment(value: object) -> str:
     """A time as text: ISO 8601, UTC, to the microsecond; ``str`` of any other value."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return str(value)
+    return time_text(value, "microseconds") if isinstance(value, datetime) else str(value)
 
 
 def plural(count: int, noun: str) -> str:

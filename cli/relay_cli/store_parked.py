@@ -7,6 +7,7 @@ from uuid import UUID
 
 import typer
 
+from relay.core.durations import time_text
 from relay.core.errors import ConfigError
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
 from relay_cli.groups import command_group
@@ -49,7 +50,7 @@ def _line(stream: ParkedStream) -> str:
     state = "to be retried" if stream.retrying else f"{plural(stream.tries, 'attempt')}"
     error = " ".join(stream.error.split())[:_SHORT]
     place = f"{stream.subscription}  {stream.tenant_id} {stream.stream_id}  version {stream.version}"
-    return f"{place}  since {stream.parked_at:%Y-%m-%d %H:%M:%S}  {state}  {error}"
+    return f"{place}  since {time_text(stream.parked_at)}  {state}  {error}"
 
 
 @app.command("show")

@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from typing import Any, Final, LiteralString, NamedTuple
 
 from openoutbox.names import DEFAULT_TRIES, tries_of
+from relay.core.durations import time_text
 from relay.core.errors import OutboxError
 from relay.core.finding import Finding, Level
 from relay.eventstore.statements import EventStoreStatements
 from relay.outbox.admin.overview import Overview, read_overview
-from relay.outbox.admin.trouble import counted, minute, troubles
+from relay.outbox.admin.trouble import counted, troubles
 from relay.postgres.codec import MOMENTS
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
@@ -99,7 +100,7 @@ def _rows(connection: SyncConnection, table: str, sql: LiteralString) -> Sequenc
 def _letters(row: tuple[Any, ...]) -> SetAside:
     consumer, count, since = row
     least = "at least " if count >= MOST_COUNTED else ""
-    message = f"Consumer {consumer} has {least}{counted(count, 'dead letter')}, the oldest since {minute(since)}."
+    message = f"Consumer {consumer} has {least}{counted(count, 'dead letter')}, the oldest since {time_text(since)}."
     name = shlex.quote(consumer)
     advice = f"relay-cli inbox list {name} says why; correct the handler, then: relay-cli inbox retry {name}"
     return SetAside(consumer, Finding(Level.WARNING, "inbox", message, advice))
@@ -109,6 +110,6 @@ def _parked(row: tuple[Any, ...], schema: str) -> SetAside:
     subscription, count, since = row
     option = "" if schema == DEFAULT_SCHEMA else f" --schema {shlex.quote(schema)}"
     name = shlex.quote(subscription)
-    message = f"Subscription {subscription} has set aside {counted(count, 'stream')}, the first at {minute(since)}."
+    message = f"Subscription {subscription} has set aside {counted(count, 'stream')}, the first at {time_text(since)}."
     advice = f"relay-cli store parked list {name}{option} says why; then: relay-cli store parked retry {name}{option}"
     return SetAside(subscription, Finding(Level.WARNING, "subscription", message, advice))

@@ -10,6 +10,7 @@ from typing import TypeVar
 from relay.console.context import Console
 from relay.console.problems import RequestProblem
 from relay.console.recording import DOING, recorded
+from relay.core.durations import time_text
 from relay.core.errors import ConfigError, SchemaError
 from relay.core.pause import Pause, PauseTarget
 from relay.outbox.admin.changes import Change, Request
@@ -54,7 +55,7 @@ def _optional(read: Callable[[], list[T]]) -> list[T] | None:
 
 def set_pause(console: Console, target: PauseTarget, until: datetime | None, request: Request) -> Change:
     """Pause, once for a key. Raises RequestProblem for an invalid target or end, SchemaError without the extension."""
-    described = {**_described(target), "until": until.isoformat() if until is not None else None}
+    described = {**_described(target), "until": time_text(until, "microseconds") if until is not None else None}
 
     def work(connection: Connection) -> int:
         pause_within(connection, console.table, target, who=request.who, reason=request.reason, until=until)

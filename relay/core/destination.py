@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
+from relay.core.durations import time_text
 from relay.core.places import Flow
 
 TITLE: Final = "destination "
@@ -41,7 +42,7 @@ class DestinationCondition(NamedTuple):
     @property
     def since(self) -> str:
         """When that began: RFC 3339, in UTC, to the second."""
-        return (datetime.now(UTC) - timedelta(seconds=self.seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return time_text(datetime.now(UTC) - timedelta(seconds=self.seconds))
 
     def __str__(self) -> str:
         return f"{self.state} since {self.since}: {self.reason}"

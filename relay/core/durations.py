@@ -73,6 +73,16 @@ def in_words(seconds: float) -> str:
     return f"{seconds:g} s" if seconds < 600 else span(seconds)
 
 
+def time_text(moment: datetime | str, timespec: str = "seconds") -> str:
+    """A time for people and programs, always so: RFC 3339, in UTC, ``2026-03-10T12:00:00Z``; text as it is.
+
+    ``timespec`` is ``microseconds`` where the time may be compared or sent back; what follows is cut off, not rounded.
+    """
+    if isinstance(moment, str):  # ``infinity``, as PostgreSQL writes it
+        return moment
+    return moment.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
 def parse_time(text: str) -> datetime:
     """An ISO 8601 time with its zone; a date alone is its UTC midnight.
 

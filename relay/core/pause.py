@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from relay.core.durations import time_text
 from relay.core.errors import ConfigError
 from relay.core.patterns import exactly
 
@@ -78,6 +79,6 @@ class Pause(NamedTuple):
     """When it was first set; a change of its end, reason or author leaves it."""
 
     def __str__(self) -> str:
-        end = f" until {self.until:%Y-%m-%dT%H:%M:%SZ}" if self.until is not None else ""
+        end = f" until {time_text(self.until)}" if self.until is not None else ""
         reason = f": {self.reason}" if self.reason else ""
-        return f"{self.target} is paused by {self.paused_by} since {self.since:%Y-%m-%dT%H:%M:%SZ}{end}{reason}"
+        return f"{self.target} is paused by {self.paused_by} since {time_text(self.since)}{end}{reason}"

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from relay.core import durations
@@ -55,7 +55,7 @@ def _typed(name: str, value: str) -> str | bool | int:
 
 def time_text(time: datetime) -> str:
     """UTC, to the millisecond."""
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return durations.time_text(time, "milliseconds")
 
 
 def event_json(event: LoggedEvent, *, with_data: bool = True) -> dict[str, Any]:

@@ -52,10 +52,10 @@ def test_dead_letters_and_parked_streams_are_findings_for_those_who_may_read_the
     (consumer, letters), (subscription, streams) = consumer_troubles(outbox.url, TABLE)
     assert (consumer, subscription) == ("billing 2", "sums")
     assert (letters.level, letters.subject) == (Level.WARNING, "inbox")
-    assert letters.message == "Consumer billing 2 has 2 dead letters, the oldest since 2026-03-10 12:00 UTC."
+    assert letters.message == "Consumer billing 2 has 2 dead letters, the oldest since 2026-03-10T12:00:30Z."
     assert letters.advice.endswith("correct the handler, then: relay-cli inbox retry 'billing 2'")
     assert (streams.level, streams.subject) == (Level.WARNING, "subscription")
-    assert streams.message == "Subscription sums has set aside 1 stream, the first at 2026-03-10 12:00 UTC."
+    assert streams.message == "Subscription sums has set aside 1 stream, the first at 2026-03-10T12:00:30Z."
     assert streams.advice == "relay-cli store parked list sums says why; then: relay-cli store parked retry sums"
     assert consumer_troubles(outbox.writer_url, TABLE) == []
     assert len(consumer_troubles(outbox.reader_url, TABLE)) == 1

@@ -20,6 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 from relay_cli.run import run
+from tests.support.times import other_times
 from tests.support.waiting import patience
 
 COMMAND = [sys.executable, "-c", "from relay_cli.main import main; main()"]
@@ -95,5 +96,6 @@ def answer(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
     """What ``--json`` prints; fails unless the command succeeds without a word on standard error."""
     done = call_cli(folder, *arguments, "--json", **variables)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert other_times(done.stdout) == []
     parsed: dict[str, Any] = json.loads(done.stdout)
     return parsed

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from relay.core.durations import in_words, parse_bound, parse_duration, parse_time
+from relay.core.durations import in_words, parse_bound, parse_duration, parse_time, time_text
 from tests.support.paths import ROOT
+from tests.support.times import other_times
 
 
 @pytest.mark.parametrize(
@@ -84,3 +88,39 @@ def test_no_other_text_writes_seconds_with_an_exponent() -> None:
     found = [str(file) for file in files if written.search(file.read_text(encoding="utf-8"))]
     allowed = {"durations.py", "waiting.py"}  # of seconds below 600, and of tests
     assert {file.rpartition("/")[2] for file in found} <= allowed
+
+
+@pytest.mark.parametrize("timespec", ["seconds", "milliseconds", "microseconds"])
+@given(st.datetimes(timezones=st.just(UTC) | st.just(timezone(timedelta(hours=-5, minutes=30)))))
+def test_a_time_is_written_in_one_style_and_read_back(timespec: str, moment: datetime) -> None:
+    with suppress(OverflowError):  # a time whose year in UTC is none
+        text = time_text(moment, timespec)
+        assert other_times(f"since {text}.") == []
+        assert timedelta(0) <= moment - parse_time(text) < timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-03-10 12:00 UTC",
+        "2026-03-10 12:00:00",
+        "2026-03-10 12:00:00+00",
+        "2026-03-10T12:00:00+00:00",
+        "2026-03-10T12:00Z",
+        "2026-03-10",
+        "12:00:00",
+        "10 Mar 2026",
+    ],
+)
+def test_another_style_is_noticed(text: str) -> None:
+    assert other_times(f"since {text}: away") == [text]
+
+
+def test_the_operators_core_the_api_and_the_command_line_write_times_by_one_function() -> None:
+    """The console's pages have a style of their own, which says the zone beside it."""
+    written = re.compile(r"strftime\(|(?<!from)isoformat\(|%H|\{[a-z_.]*(?:_at|since|until):%")
+    folders = ("relay/outbox", "relay/console/api", "relay/app", "relay/inbox", "cli")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    files += [*(ROOT / "relay/console").glob("*.py"), ROOT / "relay/core/pause.py", ROOT / "relay/core/destination.py"]
+    found = [str(file.relative_to(ROOT)) for file in files if written.search(file.read_text(encoding="utf-8"))]
+    assert found == []

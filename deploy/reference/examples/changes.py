@@ -98,7 +98,7 @@ CHANGING: Final = (
         body={"scope": "type", "name": "user.signup", "until": _UNTIL, "reason": "the consumer is repaired"},
         answer=change(
             "pause",
-            {"name": "user.signup", "scope": "type", "until": _UNTIL.replace("Z", "+00:00")},
+            {"name": "user.signup", "scope": "type", "until": _UNTIL.replace("Z", ".000000Z")},
             "the consumer is repaired",
         ),
     ),

@@ -125,7 +125,7 @@ _FINDINGS: Final = [
         "level": "warning",
         "subject": "pause",
         "message": "Every event type that begins with import. is paused: the warehouse moves.",
-        "advice": "Paused by ada at 2026-03-10 12:00 UTC, until it is resumed.",
+        "advice": "Paused by ada at 2026-03-10T12:00:00Z, until it is resumed.",
     },
     {
         "level": "warning",
@@ -148,13 +148,13 @@ _FINDINGS: Final = [
     {
         "level": "warning",
         "subject": "inbox",
-        "message": "Consumer billing has 1 dead letter, the oldest since 2026-03-10 12:00 UTC.",
+        "message": "Consumer billing has 1 dead letter, the oldest since 2026-03-10T12:00:00Z.",
         "advice": "relay-cli inbox list billing says why; correct the handler, then: relay-cli inbox retry billing",
     },
     {
         "level": "warning",
         "subject": "subscription",
-        "message": "Subscription balances has set aside 2 streams, the first at 2026-03-10 12:00 UTC.",
+        "message": "Subscription balances has set aside 2 streams, the first at 2026-03-10T12:00:00Z.",
         "advice": "relay-cli store parked list balances says why; then: relay-cli store parked retry balances",
     },
 ]

@@ -11,6 +11,7 @@ from uuid import UUID
 from fastapi import Response
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
+from relay.core.durations import time_text
 from relay.core.json_text import with_member
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.explain import ExplainedEvent
@@ -22,9 +23,7 @@ Words = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]
 
 def moment_text(moment: Moment | None) -> Any:  # noqa: ANN401 - text, or None for None
     """A time as the API writes it."""
-    if isinstance(moment, datetime):
-        return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return moment
+    return None if moment is None else time_text(moment, "microseconds")
 
 
 def _in_utc(time: datetime) -> datetime:

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from relay.core.durations import time_text
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import USER_PREFIX, FormattedMessage, MessageFormat
 from relay.core.headers import Header, wire_headers
@@ -116,7 +117,7 @@ def _attributes(event: OutboxEvent, source: str) -> dict[str, str]:
 def _time(seconds: float) -> str | None:
     """A timestamp to the microsecond; None for a time that RFC 3339 cannot write, infinity among them."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return time_text(datetime.fromtimestamp(seconds, UTC), "microseconds")
     except (OverflowError, ValueError, OSError):
         return None
 

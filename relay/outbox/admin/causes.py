@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from relay.core.durations import time_text
 from relay.core.outside import shown
 from relay.postgres.codec import Moment
 
@@ -215,7 +216,7 @@ def _masked(error: str) -> str:
 @functools.lru_cache(maxsize=128)
 def _minute(minute: int) -> str:
     """The time at which a minute since 1970 begins."""
-    return f"{datetime.fromtimestamp(minute * 60, UTC):%Y-%m-%dT%H:%M}:00Z"
+    return time_text(datetime.fromtimestamp(minute * 60, UTC))
 
 
 def _later(one: Moment, other: Moment) -> bool:

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from relay.core.durations import time_text
 from relay.core.errors import ConfigError
 from relay.core.pause import Pause, PauseTarget
 from relay.outbox.admin.connection import Connection, fetch, operating_beside, short_transaction
@@ -74,7 +75,9 @@ def pause_within(
     connection.execute(pause_statement("forget_ended", table))
     [written] = _pauses(connection, table, "pause", parameters)
     if written not in read_pauses(connection, table):
-        raise ConfigError(f"the pause would end at {written.until}, which is not in the future")
+        raise ConfigError(
+            f"the pause would end at {written.until and time_text(written.until)}, which is not in the future"
+        )
     return written
 
 
@@ -84,7 +87,9 @@ def check_pause(target: PauseTarget, until: datetime | timedelta | None) -> None
     if isinstance(until, timedelta) and not timedelta(0) < until <= _LONGEST:
         raise ConfigError(f"a pause of {until} is not possible; its length is more than 0 and at most a hundred years")
     if isinstance(until, datetime) and until >= _LATEST:
-        raise ConfigError(f"the pause would end at {until}; leave the end out for a pause until it is resumed")
+        raise ConfigError(
+            f"the pause would end at {time_text(until)}; leave the end out for a pause until it is resumed"
+        )
 
 
 def resume(url: str, table: TableName, target: PauseTarget) -> Pause | None:

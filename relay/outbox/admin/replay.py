@@ -21,7 +21,7 @@ from uuid import UUID
 
 from openoutbox import uuid7
 from relay.core.blame import kept
-from relay.core.durations import span
+from relay.core.durations import span, time_text
 from relay.core.errors import ConfigError, OutboxError
 from relay.outbox.admin.connection import Connection, fetch, operating, rows, short_transaction
 from relay.outbox.admin.selection import COUNT_MOST, Apply, BulkOptions, Kind, Selection, SelectionReader
@@ -180,7 +180,7 @@ def _refuse_duplicates(reader: SelectionReader, kinds: Sequence[Kind], options: 
         until = (newest if isinstance(newest, datetime) else reader.now) + window + timedelta(seconds=1)
         raise ReplayRefused(
             f"of these events, {count} arrived less than {span(options.duplicate_window)} ago, within the stream's "
-            f"duplicate window: NATS would acknowledge and drop the repeats. Run it after {until:%Y-%m-%dT%H:%M:%SZ}, "
+            f"duplicate window: NATS would acknowledge and drop the repeats. Run it after {time_text(until)}, "
             f"leave them out with --to {_minutes(options.duplicate_window)}m, or send them anyway with --force"
         )
 

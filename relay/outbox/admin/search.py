@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from relay.core.durations import time_text
 from relay.core.errors import OutboxError
 from relay.core.event import Status
 from relay.outbox.admin import examination
@@ -193,7 +194,7 @@ def _near(shown: list[ExaminedEvent], far: SearchPosition | None, *, backward: b
 
 
 def _encoded(position: SearchPosition, direction: str) -> str:
-    since = position.since.isoformat() if isinstance(position.since, datetime) else position.since
+    since = time_text(position.since, "microseconds")
     text = f"{_VERSION}|{direction}|{since}|{position.status}|{position.tid}"
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 

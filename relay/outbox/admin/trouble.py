@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
-from relay.core.durations import span
+from relay.core.durations import span, time_text
 from relay.core.finding import Finding, Level
 from relay.core.fleet import NO_ANSWER, REFUSES, ReportedCondition, conditions_in, reasons_beside
 from relay.core.pause import PauseScope
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import MOST_COUNTED, Overview
 from relay.outbox.admin.why import CURES, resume_command
-from relay.postgres.codec import Moment
 
 LATE: Final = 60.0
 """Seconds that an event may be due before that is a fault."""
@@ -49,12 +47,12 @@ def _pause(held: HeldEvents) -> Finding:
     events = f"{'at least ' if held.at_least else ''}{counted(held.events, 'due event')}"
     verb = "waits" if held.events == 1 and not held.at_least else "wait"
     waiting = f"; {events} {verb} because of it" if held.events else ""
-    end = "until it is resumed" if pause.until is None else f"until {minute(pause.until)} or until it is resumed"
+    end = "until it is resumed" if pause.until is None else f"until {time_text(pause.until)} or until it is resumed"
     return Finding(
         Level.WARNING,
         "pause",
         f"{_sentence(str(pause.target))} is paused{reason}{waiting}.",
-        f"Paused by {pause.paused_by} at {minute(pause.since)}, {end}: {resume_command(pause.target)}",
+        f"Paused by {pause.paused_by} at {time_text(pause.since)}, {end}: {resume_command(pause.target)}",
     )
 
 
@@ -187,10 +185,3 @@ def counted(count: int, noun: str) -> str:
 def least(count: int, noun: str) -> str:
     """As ``counted``, of a count that ends at ``MOST_COUNTED``."""
     return f"{'more than ' if count >= MOST_COUNTED else ''}{counted(count, noun)}"
-
-
-def minute(moment: Moment) -> str:
-    """``2026-03-10 12:00 UTC``; a time that is infinite as PostgreSQL writes it."""
-    if not isinstance(moment, datetime):
-        return moment
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -28,9 +28,10 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from relay.core.durations import time_text
 from relay.core.event import Status
 from relay.core.fleet import ReportedCondition, conditions_in
 from relay.core.outcome import Transient
@@ -320,9 +321,7 @@ def _error(event: ShownEvent) -> str:
 
 
 def _time(moment: Moment | None) -> str:
-    if isinstance(moment, datetime):
-        return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return moment or "an unknown time"
+    return time_text(moment) if moment else "an unknown time"
 
 
 def _sentence(text: str) -> str:

@@ -152,8 +152,8 @@ def test_each_destination_each_refused_row_and_the_types_left_out_of_what_relays
 @pytest.mark.parametrize(
     ("until", "advice"),
     [
-        (None, "Paused by ada at 2026-03-10 08:00 UTC, until it is resumed: relay-cli resume --type a"),
-        (_SINCE + timedelta(hours=1), "Paused by ada at 2026-03-10 08:00 UTC, until 2026-03-10 09:00 UTC or until it"),
+        (None, "Paused by ada at 2026-03-10T08:00:30Z, until it is resumed: relay-cli resume --type a"),
+        (_SINCE + timedelta(hours=1), "Paused by ada at 2026-03-10T08:00:30Z, until 2026-03-10T09:00:30Z or until it"),
     ],
 )
 def test_a_pause_is_a_finding_that_says_who_why_and_how_long(until: datetime | None, advice: str) -> None:
