@@ -25,6 +25,7 @@ Nothing can be behind it.
 | a row inserted, or rescheduled, with an old ``available_at`` | looking behind |
 | a row that was locked when claims went past it | looking behind |
 | a row that was locked, or is released, amid rows of one place | a claim within 1 s, or 20 times a walk over these |
+| in order per key, many that all wait behind others of their keys | claims from there on: the head goes back |
 | rows that the database refused to change, and what is among them | trying them again (``passing``) |
 | rows that are no longer left out (``leave_out``) | the next claim, which begins where they were first left out |
 | the rest of those | looking, from there on |
@@ -251,14 +252,20 @@ class Head:
         elif tie is not None and span.first == self.place:
             self.place = after(self.place)
 
-    def waiting_from(self, span: ClaimSpan, rows: int, first: Place | None, at: float) -> None:
-        """A claim in order per key, which leaves rows behind, took ``rows``; ``first`` is the first due one it saw."""
+    def waiting_from(self, span: ClaimSpan, rows: int, first: Place | None, at: float, *, whole: bool) -> None:
+        """A claim in order per key, which leaves rows behind, took ``rows``; ``first`` is the first due one it saw.
+
+        ``whole``: it saw all due rows there are. Where it did not, and could take none of those that it saw, the head
+        goes back to a stretch: from there on claims look further, and go from key to key.
+        """
         if span.version != self._version:
             return
         if first is not None:
             self._met(at - first[0])
         if span.is_stretch:
             self._took_stretch(span, first if rows else None)
+            if not rows and not whole:
+                self.place = min(self.place, span.first)
             return
         self._count(rows)
         self.clock_is(at)

@@ -147,7 +147,7 @@ class OrderedClaim:
             batch, seen, first_due, at = await self._oldest(connection, bounds, tags, floors=dear, exact=exact)
             if not peek:
                 first = None if first_due is None else (first_due, float("-inf"))
-                paused.head.waiting_from(span, len(batch), first, at)
+                paused.head.waiting_from(span, len(batch), first, at, whole=seen < window)
             if span.is_stretch or (dear and self._floors.missed):
                 self.waiting = True  # what is ahead was not looked at, or not all keys
                 return batch

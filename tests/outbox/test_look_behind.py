@@ -172,3 +172,23 @@ async def test_a_relay_that_starts_begins_at_the_oldest_row(outbox: Outbox) -> N
     await relay.open()
     assert await types(relay) == ["a"] * 5
     await relay.close()
+
+
+@pytest.mark.parametrize("storage", [KeyOrder.SKIP], ids=["key"], indirect=True)
+async def test_the_oldest_rows_behind_the_head_wait_behind_rows_of_their_keys_that_come_later(
+    outbox: Outbox, storage: PostgresOutbox
+) -> None:
+    """As where the first row of each key has failed, and is due again."""
+    await put_in_force(outbox, storage)
+    assert await types(storage) == ["ahead"]
+    with outbox.database.connect() as connection:
+        connection.execute(
+            "INSERT INTO openoutbox_events (event_id, event_type, payload, partition_key, available_at, created_at) "
+            "SELECT gen_random_uuid(), 'behind', '', 'key-' || n % 20, at, at "
+            "FROM generate_series(0, 799) AS n, (SELECT now() - interval '30 s' AS at) AS one"
+        )
+        firsts = (
+            "insertion_order < 20 + (SELECT MIN(insertion_order) FROM openoutbox_events WHERE event_type = 'behind')"
+        )
+        connection.execute(f"UPDATE openoutbox_events SET available_at = now() - interval '20 s' WHERE {firsts}")
+    assert set(await found(storage, 100)) == {"behind"}

@@ -139,8 +139,8 @@ class Transaction:
             try:
                 self._produce(producer, topic, value, key, -1, report, None, stamp, headers)
             except KafkaException as error:
-                if error.args[0].fatal() or error.args[0].name() == "_STATE":
-                    raise
+                if error.args[0].fatal() or error.args[0].name() in _SAYS_NO_CAUSE:
+                    raise  # the transaction is over; it says nothing about the event
                 self.refused[event.event_id] = refused_message(event, error.args[0], self._limit)
         if len(self.refused) == len(self.events):
             return

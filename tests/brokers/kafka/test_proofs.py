@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,12 +15,16 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from relay.brokers.kafka import proofs
 from relay.brokers.kafka.asking import KafkaAsking
+from relay.brokers.kafka.carrying import Carrying
+from relay.brokers.kafka.transaction import Produced, begin_epoch
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.errors import BrokerUnreachable
-from relay.core.event import Fence
+from relay.core.event import Fence, OutboxEvent
+from relay.core.outcome import ACKNOWLEDGED, Withheld
 from relay.core.proofs import Begun, LeasedRow
 from relay.localservers.process import free_port
 from tests.brokers.harness.base import make_event
+from tests.brokers.kafka.sending import Sending
 from tests.support.fixtures.kafka import MakeTopic
 from tests.support.options import kafka_options
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
@@ -116,6 +121,41 @@ async def test_a_stable_relay_id_ends_its_former_life_at_once(
     assert ends[0] == ends[1] > 0
     with pytest.raises(KafkaException):
         await asyncio.to_thread(former.commit_transaction, patience())
+    await publisher.close()
+
+
+async def test_a_producer_that_is_fenced_while_it_is_filled_accuses_neither_event_nor_broker(
+    kafka: str, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client says ``_FATAL`` of the next message, and that this is not fatal."""
+    place = topic()
+    changes = {"transactions": True, "relay_id": uuid.uuid4().hex, "transactions_prefix": uuid.uuid4().hex}
+    publisher = KafkaTransactions(kafka_options(kafka, **changes, lease_timeout=60.0))
+    await publisher.open()
+    await publisher.probe(patience())
+    produced, met = Carrying._produced, 0
+
+    def fencing(carrying: Carrying, event: OutboxEvent) -> Produced:
+        nonlocal met
+        met += 1
+        assert carrying._slot.epoch is not None
+        if met == 2:
+            begin_epoch(carrying._slot.config, patience())
+        if met == 3:
+            for _ in range(3):  # it is told, and says so of the second message
+                with suppress(KafkaException, SystemError):
+                    carrying._slot.epoch.producer.flush(1.0)
+        return produced(carrying, event)
+
+    monkeypatch.setattr(Carrying, "_produced", fencing)
+    fenced, sending = Sending(publisher), Sending(publisher)
+    fenced.leases.fence = sending.leases.fence = FENCE
+    assert (
+        await fenced.send([make_event(place) for _ in range(3)])
+        == [Withheld("another relay has ended this one's transactions")] * 3
+    )
+    assert met == 3
+    assert await sending.send([make_event(place) for _ in range(3)]) == [ACKNOWLEDGED] * 3
     await publisher.close()
 
 

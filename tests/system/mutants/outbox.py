@@ -183,6 +183,13 @@ SQL: Final = (
         (f"{_BEHIND}::test_a_claim_in_order_does_not_move_the_head_past_a_locked_row",),
     ),
     Mutant(
+        "a claim in order lets a stretch go of which it has seen a part",
+        "relay/outbox/head.py",
+        "            if not rows and not whole:",
+        "            if False:",
+        (f"{_BEHIND}::test_the_oldest_rows_behind_the_head_wait_behind_rows_of_their_keys_that_come_later",),
+    ),
+    Mutant(
         "the head comes up to the present",
         "relay/outbox/head.py",
         '        reached = min(last, (at - self.margin, float("-inf")))',

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, cast
 from relay.core.event import EventId, Status
 from relay.core.pause import Pause, PauseTarget
 from relay.core.places import Apart
-from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, ClaimSpan, Place
+from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, ClaimSpan, Place, after
 from relay.outbox.look import Look
 from relay.outbox.paused import PausedRows
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName
 from tests.support.apart import is_left_out
-from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow, MemoryTable, age
+from tests.support.doubles.memory_storage import MemoryOutbox, MemoryRow, MemoryTable
 
 _ROWS_PER_LOOK = 2
 _MICROSECOND = 1e-6
@@ -118,19 +118,25 @@ class PausingOutbox(MemoryOutbox):
 
     left = LeftOut()
     span = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0)
+    _until = BEHIND_ALL
     _sees_all = True
 
     def obey(self, paused: PausedRows, span: ClaimSpan) -> None:
         """What the claim that is sent now leaves out, and where it looks."""
-        self.left, self.span = LeftOut.of(paused), span
+        self.left, self.span, self._until = LeftOut.of(paused), span, span.end
         self._sees_all = span.first == BEFORE_ALL and span.end == BEHIND_ALL
 
-    def first_due(self) -> Place | None:
-        """The first place at which a claim that is sent now sees a row."""
+    def looked(self, window: int) -> tuple[Place | None, bool]:
+        """For a claim in order per key that is sent now: the first place with a due row, and whether it sees all.
+
+        Of a stretch it sees a window; from the head on it looks further where that brings nothing.
+        """
         now = self.table.now
-        due = (row for row in self._in(Status.PENDING) if row.available_at <= now and self._is_seen(row))
-        first = min(due, key=age, default=None)
-        return None if first is None else place(first)
+        due = [place(row) for row in self._in(Status.PENDING) if row.available_at <= now and self._is_seen(row)]
+        whole = not self.span.is_stretch or len(due) < window
+        if not whole:
+            self._until = after(sorted(due)[window - 1])
+        return min(due, default=None), whole
 
     def _is_paused(self, row: MemoryRow) -> bool:
         return self.left.takes(row)
@@ -140,7 +146,7 @@ class PausingOutbox(MemoryOutbox):
             return True
         if self.span.tid is not None:
             return place(row) == self.span.first and row.insertion_order > int(self.span.tid)
-        return self.span.first <= place(row) < self.span.end
+        return self.span.first <= place(row) < self._until
 
     def _seen(self, rows: list[MemoryRow]) -> list[MemoryRow]:
         if self._sees_all and not any(self.left):

@@ -229,7 +229,7 @@ class SimulatedStorage:
         span = self.paused.head.span()
         memory.obey(self.paused, span)
         self.database.ledger.pauses.claim_sent(self.name)
-        first, oldest, last, at, tied = None, BEFORE_ALL, BEFORE_ALL, 0.0, None
+        first, whole, oldest, last, at, tied = None, True, BEFORE_ALL, BEFORE_ALL, 0.0, None
 
         def locks() -> tuple[list[EventId], int]:
             rows = memory.claimable(limit, max_bytes, excluded, without)
@@ -237,8 +237,8 @@ class SimulatedStorage:
             return [row.event_id for row in rows], size if size <= most else 0
 
         def work() -> Claim:
-            nonlocal first, oldest, last, at, tied
-            first = memory.first_due() if self._key_order is not None else None
+            nonlocal first, whole, oldest, last, at, tied
+            first, whole = memory.looked(limit) if self._key_order is not None else (None, True)
             claim: Claim = run(memory.claim(limit, max_bytes, excluded, without))
             rows = [self.database.table.rows[event.event_id] for event in claim.events]
             oldest, last = min(map(place, rows), default=BEFORE_ALL), max(map(place, rows), default=BEFORE_ALL)
@@ -255,7 +255,7 @@ class SimulatedStorage:
         )
         head = self.paused.head
         if self._key_order is not None:
-            head.waiting_from(span, len(claim.events), first, at)
+            head.waiting_from(span, len(claim.events), first, at, whole=whole)
         elif claim.events:
             head.claimed(span, len(claim.events), oldest, last, at, tied)
         else:
