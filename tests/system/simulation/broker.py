@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from relay.core.errors import BrokerUnreachable
-from relay.core.event import EventId, OutboxEvent
+from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -223,7 +223,8 @@ class Client(SingleDestination):
         self.name = process.name
         self.process = process
         self.session = 0
-        self.pending: dict[EventId, Pending] = {}
+        self.pending: dict[int, Pending] = {}
+        """By identity: an event whose lease has expired may be offered again before its first copy is given up."""
         self.most_pending = 0
         self._broker = broker
         self._timeout = timeout
@@ -274,7 +275,7 @@ class Client(SingleDestination):
             self.process.call_soon(self._resolve, [(one, Unreachable(reason)) for one in batch])
             return
         for one in batch:
-            self.pending[one.event.event_id] = one
+            self.pending[id(one)] = one
         self.process.call_later(self._timeout, self._expire, batch)
         # One connection: what is sent later does not arrive earlier.
         self._arrives_at = max(self._arrives_at, self.process.time() + broker.latency())
@@ -288,11 +289,11 @@ class Client(SingleDestination):
         """Answers of the broker. One to a message that the client has given up says nothing about a later one."""
         answered = [(pending, outcome) for pending, outcome in group if self._holds(pending)]
         for pending, _ in answered:
-            del self.pending[pending.event.event_id]
+            del self.pending[id(pending)]
         self._resolve(answered)
 
     def _holds(self, pending: Pending) -> bool:
-        return self.pending.get(pending.event.event_id) is pending
+        return self.pending.get(id(pending)) is pending
 
     def lose(self, reason: str, session: int | None = None) -> None:
         """The connection is cut."""
@@ -300,7 +301,7 @@ class Client(SingleDestination):
             return
         self.session += 1
         if len(self.pending) == 1:
-            self._broker.ledger.blame.update(list(self.pending))
+            self._broker.ledger.blame.update(one.event.event_id for one in self.pending.values())
         self.process.call_soon(self._give_up, ConnectionCut(reason))
 
     def _give_up(self, outcome: Outcome) -> None:
@@ -313,7 +314,7 @@ class Client(SingleDestination):
         if not overdue:
             return
         for one in overdue:
-            del self.pending[one.event.event_id]
+            del self.pending[id(one)]
             self._broker.ledger.blame[one.event.event_id] += 1
         self._broker.ledger.say(f"{self.name}: {len(overdue)} messages without an answer in {self._timeout:g} s")
         self._resolve([(one, TimedOut("NO_ACK", "no answer in time")) for one in overdue])
