@@ -30,9 +30,9 @@ def troubles(overview: Overview) -> list[Finding]:
     """The findings, errors first; empty when all is well."""
     findings = [
         *(_pause(held) for held in overview.held),
+        *_reports(overview),  # causes, before the lag that follows from them
         *_lag(overview),
         *_relays(overview),
-        *_reports(overview),
         *_dead(overview),
         *_retrying(overview),
         *_prune(overview),

@@ -92,6 +92,10 @@ class Facts:
         return {relay.ordering for relay in self.living}
 
 
+START: Final = "Start a relay, or run relay-cli check with its environment: it says what keeps it from starting."
+"""What to do where there is no relay."""
+
+
 class Reason(NamedTuple):
     """One cause that holds, or may hold."""
 
@@ -140,7 +144,7 @@ def why(event: ShownEvent, facts: Facts) -> Why:
                 *_no_relay(event, facts),
                 *_refused(event, facts),
             ]
-    certain = [reason for reason in reasons if reason.certain] or [_due(event)]
+    certain = [reason for reason in reasons if reason.certain] or [_due(event, facts)]
     possible = [reason for reason in reasons if not reason.certain]
     unknown = [Reason("unknown", f"Not known: {text}.", certain=False) for text in facts.unknown]
     return Why(certain[0], (*certain[1:], *possible, *unknown))
@@ -285,14 +289,13 @@ def _alike(name: str) -> str:
 def _no_relay(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
     if event.status == Status.DELIVERING and any(relay.relay_id == event.locked_by for relay in facts.living):
         return
-    start = "Start a relay, or run relay-cli check with its environment: it says what keeps it from starting."
     if facts.relays is None:
         if not facts.connected:
-            yield Reason("relay", "No relay is connected to the database.", start)
+            yield Reason("relay", "No relay is connected to the database.", START)
     elif not facts.living:
         certain = not facts.connected
         seen = f", although {', '.join(facts.connected)} is connected" if facts.connected else ""
-        yield Reason("relay", f"No relay lives: none has written its heartbeat for 30 s{seen}.", start, certain=certain)
+        yield Reason("relay", f"No relay lives: none has written its heartbeat for 30 s{seen}.", START, certain=certain)
     elif all(relay.state == "error" for relay in facts.living):
         relay = facts.living[0]
         sentence = _sentence(f"Relay {relay.relay_id} cannot use the database: {relay.reason}")
@@ -308,7 +311,10 @@ def _refused(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
             return
 
 
-def _due(event: ShownEvent) -> Reason:
+def _due(event: ShownEvent, facts: Facts) -> Reason:
+    if not facts.connected:  # one that has stopped counts as living until its last heartbeat is old
+        sentence = f"It has been due since {_time(event.available_at)}, and no relay is connected to the database."
+        return Reason("due", sentence, START)
     return Reason("due", f"It has been due since {_time(event.available_at)}: a relay claims it next.")
 
 

@@ -103,7 +103,7 @@ def test_what_living_relays_say_stands_in_place_of_a_guess() -> None:
     )  # fmt: skip
     slow = member._replace(relay_id="relay-2", reason=away.replace("away", "slow"))
     overview = Scene(waiting=1, due=200).overview()
-    lag, destination, slowness = troubles(
+    destination, lag, slowness = troubles(
         overview._replace(reports=[member, member._replace(relay_id="relay-1"), slow, slow._replace(reason="")])
     )
     assert "may not answer" not in lag.advice
@@ -114,6 +114,19 @@ def test_what_living_relays_say_stands_in_place_of_a_guess() -> None:
     everything = Pause(EVERYTHING, None, "ada", "repair", _SINCE)
     held = [HeldEvents(everything, 1, at_least=False)]
     assert [one.subject for one in troubles(Scene().overview()._replace(reports=[member], held=held))] == ["pause"]
+
+
+def test_a_destination_that_is_away_comes_before_the_lag_that_follows_from_it() -> None:
+    away = "destination eu is away since 2026-03-10T11:00:00Z: connection refused"
+    member = FleetMember(
+        "relay-0", uuid4(), "1.0", "host", _SINCE, _SINCE, 1.0, True, "active", away, "kafka", "ab12", 180.0, "none",
+        "keep", 0.0, 0.0, 0, 0, "default", None,
+    )  # fmt: skip
+    found = troubles(Scene(waiting=1, due=200).overview()._replace(reports=[member]))
+    assert [finding.message.partition(":")[0] for finding in found] == [
+        "Destination eu is away since 2026-03-10T11",
+        "Nothing is in flight",
+    ]
 
 
 def test_each_destination_each_refused_row_and_the_types_left_out_of_what_relays_say_is_a_finding_of_its_own() -> None:

@@ -134,6 +134,7 @@ def facts(*relays: FleetMember, pause: Pause | None = None, ahead: EventAhead | 
         (EVENT, facts(GONE), "No relay lives", "Start a relay"),
         (EVENT, Facts(NOW), "No relay is connected to the database.", "Start a relay"),
         (EVENT, Facts(NOW, connected=["a"]), "It has been due since", ""),
+        (EVENT, Facts(NOW, relays=[RELAY]), "It has been due since 2026-03-10T11:55:00Z, and no relay is", "Start a"),
         (
             EVENT,
             facts(RELAY._replace(state="error", reason="disk full")),
