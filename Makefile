@@ -118,11 +118,11 @@ newest: PACKAGES = $(EVERYTHING)
 
 # Neither format has a release for the newest Spark. That Spark's Python leaves closed sockets to the garbage collector.
 TABLES := .cache/tables
-tables: $(STAMP) ## on the lowest Spark: archives in tables of Delta Lake and Iceberg, and Spark Connect; some minutes
+tables: $(STAMP) ## all tests of Spark on the lowest Spark, with archives in tables of Delta Lake and Iceberg; ten minutes
 	@mkdir -p .cache
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(TABLES)
 	$(BIN)/uv pip install --quiet --python $(TABLES)/bin/python $(PACKAGES) 'pyspark==4.1.4'
-	$(TABLES)/bin/pytest -q tests/spark/jobs/test_archive.py tests/spark/jobs/test_connect.py -n 0 -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning
+	$(TABLES)/bin/pytest -q tests/spark -m "not scale and not soak" -n 0 -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning
 tables: PACKAGES = $(EVERYTHING)
 
 # Maven fetches the programs of each, once.

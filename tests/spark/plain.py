@@ -9,24 +9,24 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from relay.spark import OutboxDataSource
+from relay.spark.read.events import Events
 from relay.spark.read.eventstore import EventStoreDataSource
 from relay.spark.read.eventstream import EventStream
+from relay.spark.read.options import event_options
 from relay.spark.write.tasks import Written
 from relay.spark.write.writers import BatchWriter
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.datasource import ReadLimit
-
-    from relay.spark.read.boundedstream import BoundedEventStream
-
+BOUNDED: Final = find_spec("pyspark.sql.streaming.datasource") is not None
+"""Whether this Spark can bound a micro-batch: 4.1 cannot."""
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -73,53 +73,57 @@ def _written(writer: BatchWriter, partition: int, rows: pa.Table, properties: Ma
 class EventCopy:
     """A stream of the event store, micro-batch by micro-batch, and the positions that it has read.
 
-    It needs Spark 4.2. Its offsets are in ``checkpoint`` as JSON, where ``restart`` finds them.
+    It has the interface of this Spark. Its offsets are in ``checkpoint`` as JSON, where ``restart`` finds them.
     """
 
     def __init__(self, url: str, **options: str) -> None:
         self._source = {"url": url, "storeSchema": "bank", "columns": "sequence_num", **options}
         self.positions: list[int] = []
-        self._reader = self._started()
-        self.checkpoint = json.dumps(self._reader.initialOffset())
+        self.reader = self._started()
+        self.checkpoint = json.dumps(self.reader.initialOffset())
 
     def restart(self) -> None:
         """Stop it, and start it from its checkpoint."""
         self.close()
-        self._reader = self._started()
+        self.reader = self._started()
 
     def close(self) -> None:
         """Stop it."""
-        self._reader.stop()
+        self.reader.stop()
 
     def micro_batch(self, most: int | None = None) -> int:
-        """Read the next events, at most so many; returns their number."""
+        """Read the next events, at most so many where Spark can bound them; returns their number."""
         start = json.loads(self.checkpoint)
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # noqa: PLC0415 - not in Spark 4.1
-
-        limit: ReadLimit = ReadAllAvailable() if most is None else ReadMaxRows(most)
-        return self._read(start, self._reader.latestOffset(start, limit))
-
-    def _read(self, start: Any, latest: Any) -> int:
-        end = json.loads(json.dumps(latest))
+        end = json.loads(json.dumps(self._latest(start, most)))
         before = len(self.positions)
-        for share in self._reader.partitions(start, end):
-            for batch in self._reader.read(pickle.loads(pickle.dumps(share))):
-                self.positions += batch.column("sequence_num").to_pylist()
+        if end != start:
+            for share in self.reader.partitions(start, end):
+                for batch in self.reader.read(pickle.loads(pickle.dumps(share))):
+                    self.positions += batch.column("sequence_num").to_pylist()
         self.checkpoint = json.dumps(end)
         return len(self.positions) - before
 
-    def _started(self) -> BoundedEventStream:
-        from relay.spark.read.boundedstream import BoundedEventStream  # noqa: PLC0415 - not in Spark 4.1
+    def _latest(self, start: Any, most: int | None) -> Any:
+        if not BOUNDED:
+            return self.reader.latestOffset()
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # noqa: PLC0415 - not in Spark 4.1
 
+        limit = ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return self.reader.latestOffset(start, limit)  # type: ignore[call-arg]
+
+    def _started(self) -> EventStream:
         source = EventStoreDataSource(dict(self._source))
         reader = source.streamReader(source.schema())
-        assert isinstance(reader, BoundedEventStream)
+        assert isinstance(reader, EventStream)
         return reader
 
 
 class EventCopyOf41(EventCopy):
-    """The same with the interface of Spark 4.1, which reads up to whatever offset it gets, if it is another one."""
+    """The same with the interface of Spark 4.1 on each Spark, which reads up to whatever other offset it gets."""
 
-    def micro_batch(self, most: int | None = None) -> int:
-        start, latest = json.loads(self.checkpoint), EventStream.latestOffset(self._reader)
-        return 0 if latest == start else self._read(start, latest)
+    def _latest(self, start: Any, most: int | None) -> Any:
+        return self.reader.latestOffset()
+
+    def _started(self) -> EventStream:
+        schema = EventStoreDataSource(dict(self._source)).schema()
+        return EventStream(Events.of(event_options(self._source), schema))
