@@ -79,8 +79,10 @@ class RefusedRows:
         more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
         return {"refused_rows": f"{REFUSES}{doing} event {event_id}{more}: {why}"}
 
-    def left_to_its_lease(self, event_id: EventId, error: StorageError) -> None:
-        """A verdict was refused too often."""
+    def left_to_its_lease(self, event_id: EventId, error: StorageError, lease_ends: float) -> None:
+        """A verdict was refused too often: until its lease ends, the event waits for nothing else."""
+        if len(self._rows) < _MOST_EXCLUDED:
+            self._rows["settle", event_id] = (str(error), lease_ends + _PAUSE)
         self._say("settle_given_up", event_id, _LINES["give up"] + _CORRECT, error)
 
     def locked(self, event_id: EventId, events: int) -> None:

@@ -234,8 +234,9 @@ class Settler:
         again_at = self._clock() + growing_pause(refused.refusals, _FIRST_PAUSE, _LONGEST_PAUSE)
         fault = self._refusals.failed(event_id, error, again_at)
         if (fault is Party.ROW or error.guesses_row) and refused.refusals >= _MOST_REFUSALS:
-            self._log.left_to_its_lease(event_id, error)
+            lease_ends = portion.batch.expires_at(event_id)
             self._done(refused)
+            self._log.left_to_its_lease(event_id, error, lease_ends)
         elif fault is not Party.DATABASE:
             portion.batch.set_aside(refused, again_at)
         return fault

@@ -160,7 +160,22 @@ def test_a_row_that_stays_refused_is_left_to_its_lease(engine: MakeEngine, caplo
     one.until(lambda: one.relay.inflight.events == 0, 30)
     assert one.row(bad).status is Status.DELIVERING
     assert [record.action for record in caplog.records] == ["settle_refused", "settle_given_up"]  # type: ignore[attr-defined]
-    one.until(lambda: one.row(bad).attempts == 1, 60)
+    while one.row(bad).status is Status.DELIVERING:  # until its lease ends, which is when it is taken back
+        assert f"settle event {bad}" in one.relay.refused_rows.degraded()["refused_rows"]
+        one.run(1.0)
+    assert one.row(bad).attempts == 1
+
+
+def test_a_row_that_is_no_longer_refused_is_named_no_more(engine: MakeEngine) -> None:
+    one = engine(lease_timeout=30.0)
+    one.table.trigger = check
+    [bad] = one.insert(1, "bad")
+    one.run(1.0)
+    one.until(lambda: one.relay.inflight.events == 0, 30)
+    one.table.trigger = None
+    one.until(lambda: one.row(bad).status is Status.DELIVERED, 120)
+    one.run(15.0)
+    assert one.relay.refused_rows.degraded() == {}
 
 
 def test_refused_rows_of_many_batches_are_distinguished(engine: MakeEngine) -> None:

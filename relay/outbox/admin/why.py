@@ -19,7 +19,7 @@ and stands in ``also``, behind the causes that hold. Facts that could not be rea
 answer never hides that it does not know all.
 
 A leased event is past its pauses, its key and its time: beside the lease count its destination, as the holder of the
-lease says, and, once the lease has ended, that no relay is there to take it back.
+lease says, once the lease has ended, that no relay is there to take it back, and that the database refuses its row.
 """
 
 from __future__ import annotations
@@ -133,7 +133,12 @@ def why(event: ShownEvent, facts: Facts) -> Why:
         case Status.DEAD:
             return Why(_dead(event))
         case Status.DELIVERING:
-            reasons = [_lease(event, facts), *_destination(event, facts), *_no_relay(event, facts)]
+            reasons = [
+                _lease(event, facts),
+                *_destination(event, facts),
+                *_no_relay(event, facts),
+                *_refused(event, facts),
+            ]
         case _:
             reasons = [
                 *_later(event, facts),

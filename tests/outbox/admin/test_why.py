@@ -188,6 +188,13 @@ def test_the_routes_of_one_destination_lead_there_whatever_they_call_it(kind: st
     assert why(EVENT, replace(known, places={"relay-0": Places(sent)})).first.cause == first
 
 
+def test_what_holds_a_leased_event_is_said_where_the_database_refuses_to_settle_it() -> None:
+    refused = f"the database refuses to settle event {ID}: settling: not this one"
+    answer = why(LEASED, facts(RELAY._replace(reason=refused)))
+    assert answer.first.cause == "lease"
+    assert [reason.sentence for reason in answer.also] == [f"T{refused[1:]}."]
+
+
 @st.composite
 def events(draw: st.DrawFn) -> ShownEvent:
     """Events of any status and time."""
