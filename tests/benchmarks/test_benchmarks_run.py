@@ -214,7 +214,7 @@ def test_vacuuming(tmp_path: Path) -> None:
 
 
 def test_horizon(tmp_path: Path) -> None:
-    sizes = ["--events=3000", "--dead=1000", "--seconds=1", "--rate=100", "--modes=keep", "--orderings=none"]
+    sizes = ["--events=20000", "--dead=1000", "--seconds=1", "--rate=100", "--modes=keep", "--orderings=none"]
     figures = run("horizon", tmp_path / "h.json", *sizes)
     cells = [Cell(**cell) for cell in figures["cells"]]
     assert [(one.what, one.held) for one in cells] == [
