@@ -112,6 +112,8 @@ class Transaction:
         if self._decided:
             return self._commit(producer)
         self._find_cause(producer)
+        if self.error is not None and self.error.fatal:  # nothing can be asked of it any more; a new epoch aborts
+            return End.ABORTED, False
         try:
             producer.abort_transaction(_ABORT_WITHIN)
         except KafkaException as error:

@@ -66,6 +66,10 @@ def test_of_two_living_relays_with_one_relay_id_one_stops_and_says_why(
         ]
 
         def ended() -> list[Daemon]:
+            nonlocal events
+            if delivered(outbox) > events - 20_000:  # a quick machine delivers all before they have counted thirty
+                outbox.fill(broker.destination, 20_000)
+                events += 20_000
             return [one for one in pair if one.running and "another living relay has RELAY_ID same" in one.log()]
 
         wait_until(ended, 60, "one of them to say that it has a twin")
