@@ -13,6 +13,10 @@ find "$packages" -regextype egrep -regex '.*\.(pyi|pyx|pxd|h|proto)' -type f -de
 find "$packages/pygments/lexers" -name '*.py' \
   ! -name __init__.py ! -name _mapping.py ! -name python.py ! -name special.py -delete
 
+# Its formatters, which rich does not use, and its styles but for the two that rich asks for by name.
+find "$packages/pygments/formatters" "$packages/pygments/styles" -name '*.py' \
+  ! -name __init__.py ! -name _mapping.py ! -name default.py ! -name monokai.py -delete
+
 # Clients of Confluent's schema registry, and SQLAlchemy's dialect of ClickHouse: nothing here imports them.
 rm -r "$packages"/confluent_kafka/{schema_registry,avro} "$packages/clickhouse_connect/cc_sqlalchemy"
 
