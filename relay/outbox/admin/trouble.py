@@ -11,7 +11,7 @@ from relay.core.fleet import NO_ANSWER, REFUSES, ReportedCondition, conditions_i
 from relay.core.pause import PauseScope
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import MOST_COUNTED, Overview
-from relay.outbox.admin.why import CURES, resume_command
+from relay.outbox.admin.why import CURES, START, resume_command
 
 LATE: Final = 60.0
 """Seconds that an event may be due before that is a fault."""
@@ -69,7 +69,7 @@ def _lag(overview: Overview) -> Iterator[Finding]:
             Level.ERROR,
             "lag",
             f"No relay is connected: {message}.",
-            "Start a relay, or run relay-cli check with its environment: it says what keeps it from starting.",
+            START,
         )
     elif not overview.figures.in_flight:
         names = ", ".join(relay.relay_id for relay in overview.relays)

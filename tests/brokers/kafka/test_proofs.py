@@ -142,7 +142,7 @@ async def test_a_producer_that_is_fenced_while_it_is_filled_accuses_neither_even
         if met == 2:
             begin_epoch(carrying._slot.config, patience())
         if met == 3:
-            for _ in range(3):  # it is told, and says so of the second message
+            for _ in range(3):  # here the client fails the second message
                 with suppress(KafkaException, SystemError):
                     carrying._slot.epoch.producer.flush(1.0)
         return produced(carrying, event)

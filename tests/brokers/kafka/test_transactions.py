@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from relay.brokers.kafka.asking import PRODUCERS
 from relay.brokers.kafka.fencing import Fencings
 from relay.brokers.kafka.proofs import records, rows_of, topic_of
-from relay.brokers.kafka.transaction import NO_COORDINATOR, begin_epoch
+from relay.brokers.kafka.transaction import NO_COORDINATOR, End, Produced, Transaction, begin_epoch
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.clock import steady_seconds
 from relay.core.errors import BrokerUnreachable
@@ -100,6 +100,29 @@ async def test_a_lease_that_does_not_last_is_given_back_without_an_attempt(sendi
     sending.leases.short.add(events[0].event_id)
     outcomes = await sending.send(events)
     assert [type(one) for one in outcomes] == [Withheld, Acknowledged]
+
+
+def test_nothing_is_asked_of_a_producer_after_a_fatal_error() -> None:
+    """It can neither commit nor abort: a new epoch aborts what is open."""
+    asked = []
+
+    class Fenced:
+        def begin_transaction(self) -> None: ...
+
+        def produce(self, *_: object) -> None:
+            raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", True))
+
+        def commit_transaction(self, _: float) -> None:
+            asked.append("commit")
+
+        def abort_transaction(self, _: float) -> None:
+            asked.append("abort")
+
+    one = event(350)
+    produced: Produced = (TOPIC, b"", None, [], 0)
+    transaction = Transaction([one], lambda _: [], "proofs", lambda _: produced, seconds=1, receipts=False, limit=100)
+    assert transaction.run(Fenced()) == (End.ABORTED, False)  # type: ignore[arg-type]
+    assert (asked, transaction.refused) == ([], {})
 
 
 def test_without_a_coordinator_the_brokers_settings_are_named() -> None:
