@@ -1,8 +1,8 @@
 # Databricks notebook source
 # ruff: noqa: D100, F821, T201 - a notebook: spark and dbutils are its own
 # An example: a table's rows into the outbox. The cluster has Spark 4.1 or newer; its init script installs both wheels
-# (pip install --no-deps openoutbox_client-….whl openoutbox_relay-….whl) and psycopg[binary]. The secret has the
-# database's URL, which the executors must reach.
+# (pip install --no-deps openoutbox_client-….whl openoutbox_relay-….whl) and psycopg[binary]; Databricks has PyArrow,
+# NumPy and pandas. The secret has the database's URL, which the executors must reach.
 
 # COMMAND ----------
 

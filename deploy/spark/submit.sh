@@ -3,7 +3,7 @@
 # JOB is ingest, archive, replay, reconcile or report. PACKAGES are Maven packages for it: reconcile wants Spark's Kafka
 # source, org.apache.spark:spark-sql-kafka-0-10_2.13 of Spark's own version; an archive in tables wants Delta Lake's or
 # Iceberg's, and settings in spark-defaults.conf: docs/guide/spark-archive.md.
-# Driver and executors need Python with both wheels, installed with --no-deps, and psycopg.
+# Driver and executors need Python with both wheels, installed with --no-deps, and psycopg, pyarrow, numpy and pandas.
 # ENVIRONMENT is such a Python, packed by: venv-pack -o outbox-env.tar.gz
 set -euo pipefail
 

@@ -15,7 +15,6 @@ import pyspark
 from pyspark.sql.datasource import DataSource
 
 from relay.core.errors import ConfigError
-from relay.core.extras import install_advice
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 _LOWEST_SPARK = (4, 1)
 _LOWEST_PYTHON = (3, 11)
+_ADVICE = "Driver and executors need it: pip install 'psycopg[binary]' pyarrow numpy"
 
 
 class LateSource(DataSource):
@@ -76,8 +76,7 @@ class LateSource(DataSource):
         try:
             source: type[DataSource] = getattr(import_module(f"relay.spark.{self.module}"), self.source)
         except ImportError as error:
-            advice = install_advice("spark" if error.name == "psycopg" else "spark-local")
-            raise ConfigError(f'format("{self.format}"): {error}. {advice}') from error
+            raise ConfigError(f'format("{self.format}"): {error}. {_ADVICE}') from error
         return source(self.options)
 
 

@@ -29,6 +29,7 @@ from relay.spark.jobs.session import is_connect
 from tests.spark.faults import FaultySource
 from tests.support.paths import ROOT
 from tests.support.servers.spark import environment, lean_session
+from tests.support.servers.spark_python import lean_python
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,10 +86,12 @@ class Driver:
         """Start it; the first call waits until it is ready."""
         self._log = log
         conf = {**lean_session(), **(settings or {})}
+        # Spark Connect's client needs more than a cluster.
+        python = sys.executable if master.startswith("sc://") else str(lean_python())
         with log.open("wb") as handle:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.driver", master, *(f"{name}={conf[name]}" for name in conf)],
-                env=environment(),
+                [python, "-m", "tests.spark.driver", master, *(f"{name}={conf[name]}" for name in conf)],
+                env={**environment(), "PYSPARK_PYTHON": python},
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -6,14 +6,17 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from relay.spark.jobs.archive.formats import read_archive
 from relay.spark.jobs.archive.model import COLUMNS
-from tests.support.fixtures.outbox import Outbox
+
+if TYPE_CHECKING:  # a driver, which reads archives, has neither pytest nor the relay's libraries
+    import pytest
+
+    from tests.support.fixtures.outbox import Outbox
 
 NAMES = tuple(column.split()[0] for column in COLUMNS.split(", "))
 

@@ -23,6 +23,7 @@ from tests.spark.driver import PATIENCE, Driver, Job, stream, submit, write
 from tests.spark.gate import stopped_at, stopped_task, wait_disconnected
 from tests.spark.history import a_past, fill, in_archive, in_table
 from tests.spark.ledger import runs, staging_tables
+from tests.support.documents import blocks
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database, drop_database
 from tests.support.servers.spark import SparkCluster
@@ -32,6 +33,7 @@ Rows = list[tuple[object, ...]]
 
 FILES = 3
 """Files of a stream, 100 rows each: a fault happens at the second one's micro-batch."""
+_EXAMPLE = next(block for block in blocks("docs/guide/spark.md") if "foreachBatch" in block.text)
 
 
 @dataclass
@@ -69,7 +71,8 @@ class Scene:
 
     def documented(self, outbox: Outbox, stopped: Path | None = None) -> DocumentedStream:
         """The documented stream of the files into the outbox; with ``stopped`` it stops after its second version."""
-        return DocumentedStream(outbox.url, str(self.folder / "in"), self._checkpoint(outbox), stopped)
+        example = _EXAMPLE.adapted({"/data/orders-checkpoint": self._checkpoint(outbox)})
+        return DocumentedStream(example.text, outbox.url, str(self.folder / "in"), stopped)
 
     def _checkpoint(self, outbox: Outbox) -> str:
         return str(self.folder / f"checkpoint-{outbox.database.name}")

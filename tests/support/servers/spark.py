@@ -20,7 +20,6 @@ import pyspark
 from relay.localservers.process import accepts, free_port
 from relay.localservers.server import LocalServer
 from tests.support.paths import ROOT
-from tests.support.servers.kafka import fetched
 from tests.support.servers.spark_classes import LEAN, java_options
 from tests.support.servers.spark_home import spark_home
 
@@ -113,6 +112,8 @@ def table_settings(warehouse: str) -> dict[str, str]:
 
 
 def _jars(name: str) -> str:
+    from tests.support.servers.kafka import fetched  # noqa: PLC0415 - a driver has no client of Kafka
+
     return ",".join(str(jar) for jar in sorted(fetched(name, f"{name}-pom.xml").glob("*.jar")))
 
 

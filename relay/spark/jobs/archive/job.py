@@ -15,6 +15,7 @@ from typing import Final
 
 from pyspark.sql import functions as f
 
+from relay.core.durations import time_text
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.steps import ArchiveProgress, ArchiveRun, archive_run
 from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
@@ -45,20 +46,19 @@ def _print_preview(archive: ArchiveRun, *, as_json: bool) -> None:
     total = sum(count for _, _, count in groups)
     if as_json:
         listed = [{"status": status, "event_type": kind, "rows": count} for status, kind, count in groups]
-        print_result(
-            json.dumps({"dry_run": True, "rows": total, "before": archive.progress.before.isoformat(), "found": listed})
-        )
+        preview = {"dry_run": True, "rows": total, "before": time_text(archive.progress.before), "found": listed}
+        print_result(json.dumps(preview))
         return
     for status, kind, count in groups:
         print_result(f"{status} {kind}: {count} rows")
-    print_result(f"would archive {total} rows from before {archive.progress.before.isoformat()}")
+    print_result(f"would archive {total} rows from before {time_text(archive.progress.before)}")
 
 
 def _print_summary(progress: ArchiveProgress, job: ArchiveArguments, seconds: float) -> None:
     if job.as_json:
         summary = {
             "run": progress.run,
-            "before": progress.before.isoformat(),
+            "before": time_text(progress.before),
             "archived": progress.archived,
             "files": progress.files,
             "deleted": progress.deleted,
