@@ -131,6 +131,7 @@ class Carrying:
         if self._is_lost():
             transaction.give_up()
         end, usable = await self._publisher.in_thread(transaction.run, epoch.producer)
+        del epoch  # so that a producer that is dropped is destroyed in the thread that does it
         await self._ended(transaction, begun, end, usable=usable)
         self._transaction = None
 

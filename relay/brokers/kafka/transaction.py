@@ -29,6 +29,7 @@ _STEP: Final = 0.1  # seconds of one wait, between two looks whether it was give
 _COMMIT_STEP: Final = 1.0
 _ABORT_WITHIN: Final = 0.5  # a producer that takes longer is replaced, which aborts, too
 _PAUSE: Final = 0.05
+_PURGED_WITHIN: Final = 10.0  # seconds; it takes some thousandths of one
 _CONTESTED: Final = 5.0  # seconds in which another relay of the same id begins an epoch again, where it goes on
 
 NO_COORDINATOR: Final = KafkaError._TIMED_OUT  # noqa: SLF001 - the client's own code
@@ -86,6 +87,8 @@ class Transaction:
         self._given_up = self._ends = False
         self._decided = False
         """Its commit may have been asked for."""
+        self._over = False
+        """``run`` has returned: what a producer that is destroyed still reports is nothing to it."""
 
     def give_up(self) -> bool:
         """It will not be committed, unless its commit may have been asked for: then false."""
@@ -99,6 +102,12 @@ class Transaction:
 
     def run(self, producer: Producer) -> tuple[End, bool]:
         """How it has ended, and whether the producer can be used again."""
+        try:
+            return self._run(producer)
+        finally:
+            self._over = True
+
+    def _run(self, producer: Producer) -> tuple[End, bool]:
         try:
             producer.begin_transaction()
             self._fill(producer)
@@ -170,6 +179,8 @@ class Transaction:
         producer.poll(0)
 
     def _report(self, event: OutboxEvent, error: KafkaError | None, message: Message) -> None:
+        if self._over:
+            return
         if error is None:
             if self._with_receipts:
                 self.receipts[event.event_id] = receipt_of(message)
@@ -181,7 +192,7 @@ class Transaction:
             self.error = failure_of(error)
 
     def _report_proof(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None and (self.error is None or error.fatal()):
+        if error is not None and not self._over and (self.error is None or error.fatal()):
             self.error = failure_of(error)
 
     def _commit(self, producer: Producer) -> tuple[End, bool]:
@@ -230,6 +241,18 @@ def begin_epoch(config: Mapping[str, Any], timeout: float) -> Epoch:
             return Epoch(producer, steady_seconds())
 
 
+def destroy(held: list[Producer]) -> None:
+    """Destroy the producer that only this list refers to. Blocks, since that joins the client's threads.
+
+    None of its requests may be unanswered: librdkafka frees the text of a fatal error twice where an answer brings such
+    an error while it is destroyed (seen with 2.8 to 2.16), and the process aborts.
+    """
+    producer = held.pop()
+    with suppress(KafkaException):
+        producer.purge()
+        producer.flush(_PURGED_WITHIN)
+
+
 def keeps_epoch(config: Mapping[str, Any], timeout: float, topic: str) -> bool:
     """Begin an epoch; whether it is the last one still after some seconds. Raises KafkaException.
 
@@ -246,6 +269,8 @@ def keeps_epoch(config: Mapping[str, Any], timeout: float, topic: str) -> bool:
         if error.args[0].fatal():
             return False
         raise
+    finally:
+        destroy([producer])
     return True
 
 
@@ -259,11 +284,6 @@ class Slot:
         """It carries events, or is being prepared."""
         self.in_doubt = False
         """It is not known yet what became of its last transaction."""
-
-    def drop(self) -> Callable[[], None]:
-        """It needs a new epoch. Returns what destroys the producer, to be called in a thread since it joins others."""
-        held, self.epoch = [self.epoch], None
-        return held.clear
 
     def log_in(self, user: str, password: str) -> None:
         """The login of every connection from now on."""

@@ -24,7 +24,7 @@ from relay.brokers.kafka.fencing import Fencings
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.brokers.kafka.together import Together
-from relay.brokers.kafka.transaction import Epoch, Slot, begin_epoch, keeps_epoch
+from relay.brokers.kafka.transaction import Epoch, Slot, begin_epoch, destroy, keeps_epoch
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.outcome import OutcomeSink, Unreachable, Withheld
@@ -215,7 +215,8 @@ class KafkaTransactions(KafkaAsking, Proofs):
     def drop(self, slot: Slot) -> None:
         """Its next transaction begins with a new epoch."""
         if slot.epoch is not None:
-            self.in_thread(slot.drop())
+            held, slot.epoch = [slot.epoch.producer], None
+            self.in_thread(destroy, held)
 
     async def _take(self) -> Slot:
         slot = await self._free.get()
