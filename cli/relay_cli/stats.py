@@ -20,6 +20,9 @@ from relay_cli.screen import columns, span, wrapped
 from relay_cli.values import pause
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relay.core.finding import Finding
     from relay.outbox.admin.browse import Figures
     from relay.outbox.admin.connection import Connection
     from relay.outbox.admin.held import HeldEvents
@@ -86,6 +89,8 @@ class StatsReading:
     """Why not."""
     relays: list[dict[str, str]] | None = None
     """What living relays say of themselves and of their destinations; None when they cannot be read."""
+    findings: Sequence[Finding] = ()
+    """Those of ``relay-cli causes`` that these figures tell."""
 
     def answer(self) -> dict[str, object]:
         """The figures by the names of ``/stats``, without those that only a relay knows."""
@@ -101,15 +106,14 @@ class StatsReading:
         ]
 
     def sentences(self) -> list[str]:
-        """What relays are in trouble with, and the pauses, one sentence each."""
-        relays = [
-            f"relay {one['relay_id']} is {one['state']}: {one_line(one['reason'])}"
-            for one in self.relays or ()
-            if one["reason"]
+        """What holds up events, one sentence each; the summary has who is dead and who waits after a failure."""
+        said = [
+            one_line(f"{finding.level}: {finding.message}")
+            for finding in self.findings
+            if finding.subject not in {"dead", "retrying"}
         ]
-        if self.held is None:
-            return [*relays, f"{self.problem}; oldest_due_age_sec includes what is paused"]
-        return [*relays, *(_sentence(one) for one in self.held)]
+        unread = [f"{self.problem}; oldest_due_age_sec includes what is paused"] if self.held is None else []
+        return [*unread, *said]
 
 
 def _read(connection: Connection, table: TableName) -> StatsReading:
@@ -117,6 +121,8 @@ def _read(connection: Connection, table: TableName) -> StatsReading:
     from relay.outbox.admin.browse import read_figures
     from relay.outbox.admin.fleet import read_members
     from relay.outbox.admin.held import read_held
+    from relay.outbox.admin.overview import read_present
+    from relay.outbox.admin.trouble import troubles
 
     held, problem = None, ""
     try:
@@ -124,17 +130,15 @@ def _read(connection: Connection, table: TableName) -> StatsReading:
         held = [] if backlog is None else backlog.pauses
     except SchemaError as error:  # a reader without that right has the figures all the same
         problem = str(error)
-    relays = None
+    members = None
     with suppress(SchemaError):
-        members = read_members(connection, table) or []
-        relays = [{"relay_id": one.relay_id, "state": one.state, "reason": one.reason} for one in members if one.living]
-    return StatsReading(read_figures(connection, table, [one.pause for one in held or ()]), held, problem, relays)
-
-
-def _sentence(held: HeldEvents) -> str:
-    count = f"at least {plural(held.events, 'due event')}" if held.at_least else plural(held.events, "due event")
-    verb = "waits" if held.events == 1 and not held.at_least else "wait"
-    return f"{one_line(held.pause)}; {count} {verb} because of it"
+        members = [one for one in read_members(connection, table) or () if one.living]
+    relays = None
+    if members is not None:
+        relays = [{"relay_id": one.relay_id, "state": one.state, "reason": one.reason} for one in members]
+    figures = read_figures(connection, table, [one.pause for one in held or ()])
+    findings = troubles(read_present(connection, table, figures, held or (), members or ()))
+    return StatsReading(figures, held, problem, relays, findings)
 
 
 def summary(figures: Figures) -> str:

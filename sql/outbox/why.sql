@@ -1,14 +1,36 @@
 -- What is in an event's way.
 
+-- name: oldest
+-- The event that has been due longest of those that no pause holds, if it is among the SAMPLE oldest due rows.
+-- Index: idx_openoutbox_processing_queue, SAMPLE entries at most, after claim:guard in its transaction. Locks: none.
+-- Parameters: paused (patterns of LIKE), sample. Result: its id; no row without one.
+SELECT event_id
+FROM (
+    SELECT
+        event_id,
+        event_type,
+        available_at,
+        created_at
+    FROM openoutbox_events
+    WHERE status = 'PENDING' AND available_at <= NOW()
+    ORDER BY available_at, created_at
+    LIMIT (SELECT %(sample)s::bigint)
+) AS looked
+WHERE event_type NOT LIKE ALL(%(paused)s::text[])
+ORDER BY available_at, created_at
+LIMIT 1;
+
 -- name: ahead
 -- The first unfinished and the first dead event before an event in its key: what it waits for in order per key. Keys that
 -- share a hash are ordered as one, as in claim_ordered. Needs the column and the indexes of sql/outbox/extensions/key_order.sql.
 -- Indexes: the primary key, then one entry of idx_openoutbox_order_waiting and of idx_openoutbox_order_dead, after claim:guard
--- in its transaction. Locks: none. Parameters: event_id. Result: id, type and status, in the order of the key.
+-- in its transaction. Locks: none. Parameters: event_id. Result: id, type,
+-- status and, of a dead one, since when, in the order of the key.
 SELECT
     ahead.event_id::text,
     LEFT(ahead.event_type, 4097),
-    ahead.status
+    ahead.status,
+    CASE ahead.status WHEN 'DEAD' THEN ahead.updated_at END
 FROM openoutbox_events AS event
 CROSS JOIN LATERAL (
     (
@@ -16,6 +38,7 @@ CROSS JOIN LATERAL (
             event_id,
             event_type,
             status,
+            updated_at,
             insertion_order
         FROM openoutbox_events
         WHERE
@@ -32,6 +55,7 @@ CROSS JOIN LATERAL (
             event_id,
             event_type,
             status,
+            updated_at,
             insertion_order
         FROM openoutbox_events
         WHERE

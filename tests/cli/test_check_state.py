@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_what_is_broken_is_found_in_the_words_of_causes(outbox: Outbox, tmp_path
     inbox.set_aside(outbox.database.connect, Message("1", "t", None, b"{}", {}), ValueError("no"), consumer="billing")
     outbox.database.run("GRANT SELECT ON openoutbox_inbox_tries TO test_relay")
     found |= check(tmp_path, variables, status=1)
-    assert found["pause"][0][:2] == ("warning", "Event type t is paused: repair.")
+    assert re.fullmatch(r"Event type t is paused by ada since \S+Z: repair\.", found["pause"][0][1])
     assert found["inbox"][0][1].startswith("Consumer billing has 1 dead letter")
     causes = json.loads(call_cli(tmp_path, "causes", "--json", STORAGE_URL=outbox.relay_url).stdout)["findings"]
     assert {one["subject"] for one in causes} == {"relays", "pause", "destination", "rows", "retrying", "inbox"}

@@ -56,6 +56,7 @@ def test_stats_say_what_destinations_are_like(outbox: Outbox, tmp_path: Path) ->
         def shown() -> str:
             return call_cli(tmp_path, "stats", STORAGE_URL=outbox.reader_url).stdout
 
-        wait_until(lambda: "relay first is paused: destination redis is away since" in " ".join(shown().split()), 30.0)
+        wait_until(lambda: "error: Destination redis is away since" in " ".join(shown().split()), 30.0)
+        assert "Connection refused, according to first." in " ".join(shown().split())
         answer = json.loads(call_cli(tmp_path, "stats", "--json", STORAGE_URL=outbox.reader_url).stdout)
         assert [(one["relay_id"], one["state"]) for one in answer["relays"]] == [("first", "paused")]

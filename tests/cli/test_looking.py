@@ -45,8 +45,9 @@ def test_stats_has_the_names_of_the_endpoint(outbox: Outbox, tmp_path: Path) -> 
     sentence = "3 events wait, the oldest has been due for "
     assert lines[0].startswith(sentence)
     assert lines[0].endswith("; 1 after a failed attempt; 1 in flight; 5 dead (relay-cli list --status dead)")
-    assert lines[1].split() == ["pending_count", "2"]
-    assert len(lines) == 7
+    assert lines[1] == "warning: No relay is connected to this database."
+    assert lines[2].split() == ["pending_count", "2"]
+    assert len(lines) == 8
 
 
 def test_stats_goes_on_until_it_is_interrupted(outbox: Outbox, tmp_path: Path) -> None:
@@ -226,7 +227,7 @@ def test_show_says_first_why_the_event_is_not_delivered(outbox: Outbox, tmp_path
     sentence = "It is tried again at 2100-01-01T00:00:00Z, after 1 failed attempt: HTTP_503: busy."
     assert lines[0] == f"why:           {sentence}"
     assert lines[1].startswith("to do:         Relays repeat it.")
-    assert lines[2] == "also:          No relay is connected to the database."
+    assert lines[2] == "also:          No relay is connected to this database."
     why = answer(tmp_path, "show", event_id, STORAGE_URL=outbox.reader_url)["why"]
     assert (why["cause"], why["blocker"], [one["cause"] for one in why["also"]]) == ("backoff", None, ["relay"])
 

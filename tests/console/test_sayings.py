@@ -92,6 +92,6 @@ def test_overview_lists_open_causes_with_a_button_for_the_whole_of_each(
     [(label, path)] = re.findall(r'class="spark"[^>]* aria-label="([^"]+)"><path d="([^"]+)"', page.text)
     assert label == "Failed last by minute, in the last hour: 1"
     assert re.fullmatch(r"M5[789].5 12V0.0", path)
-    replay, retry = re.findall(r'href="(/changes/new\?[^"]+)"', page.text)
-    assert "12 events" in text_of(console.get(unescape(replay)))
+    whole, replay, retry = re.findall(r'href="(/changes/new\?[^"]+)"', page.text)
+    assert ["12 events" in text_of(console.get(unescape(each))) for each in (whole, replay)] == [True] * 2
     assert "1 event " in text_of(console.get(unescape(retry)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
@@ -17,7 +17,7 @@ from relay.outbox.admin.fleet import differences
 
 router = APIRouter(include_in_schema=False)
 
-Back = Annotated[Literal["/fleet", "/types"], Form()]
+Back = Annotated[str, Form(pattern=r"^(/|/fleet|/types|/events/[0-9a-f-]{36})$")]
 """The page that sent the form."""
 
 

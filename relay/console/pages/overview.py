@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Request
@@ -16,30 +17,38 @@ from relay.console.api.parked import ParkedRetryBody, retry_parked_streams
 from relay.console.api.requests import Operator, Reader
 from relay.console.context import ConsoleParts
 from relay.console.pages.live import live_page
+from relay.core.finding import Finding
 from relay.outbox.admin.explain import FailureReading
 from relay.outbox.admin.overview import MOST_COUNTED, MOST_RECENT, MinuteCount
+from relay.outbox.admin.trouble import pause_finding
 
 router = APIRouter(include_in_schema=False)
 
+Places = dict[str, list[tuple[str, str]]]
+"""Addresses and their words, by the subject of a finding."""
+
 _MOST_CAUSES = 8
 
+_WAITING = ("/events?status=PENDING", "Waiting events")
+_FLEET = ("/fleet", "Relays and pauses")
 _PLACES = {
-    "dead": ("/dead", "Dead letters"),
-    "retrying": ("/events?status=PENDING", "Waiting events"),
-    "lag": ("/events?status=PENDING", "Waiting events"),
-    "pause": ("/fleet", "Relays and pauses"),
-    "relays": ("/fleet", "Relays and pauses"),
-    "destination": ("/fleet", "Relays and pauses"),
-    "prune": ("/prune", "Prune"),
+    "dead": [("/dead", "Dead letters"), ("/changes/new?action=replay", "Replay all dead")],
+    "retrying": [_WAITING],
+    "lag": [_WAITING],
+    "pause": [_WAITING],
+    "relays": [_FLEET],
+    "destination": [_WAITING, _FLEET],
+    "prune": [("/prune", "Prune")],
 }
-"""Where a finding's subject can be looked at."""
+"""Where a finding's subject can be looked at, and what cures all of it."""
+_EVENT = re.compile(r" event ([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b", re.IGNORECASE)
 
 
 @router.get("/")
 def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> Response:
     """The whole page; its middle part alone for htmx."""
     reading = console.readings.overview_and_causes()
-    places = _PLACES if identity.role >= Role.ADMIN else {name: _PLACES[name] for name in _PLACES.keys() - {"prune"}}
+    places = _PLACES if identity.role >= Role.ADMIN else _PLACES | {"prune": []}
 
     def values() -> dict[str, Any]:
         return _values(reading, places) | {"logged": console.log.configured}
@@ -63,14 +72,21 @@ def retry_set_aside(
     return RedirectResponse("/", 303)
 
 
-def _values(reading: tuple[OutboxState, FailureReading], places: dict[str, tuple[str, str]]) -> dict[str, Any]:
+def _places(finding: Finding, places: Places) -> list[tuple[str, str]]:
+    """The event that the finding names comes first."""
+    named = _EVENT.search(f" {finding.message}")
+    return [*([(f"/events/{named[1]}", "Event")] if named else []), *places.get(finding.subject, [])]
+
+
+def _values(reading: tuple[OutboxState, FailureReading], places: Places) -> dict[str, Any]:
     (overview, findings, set_aside), failing = reading
     names = {each.finding: each.name for each in set_aside}
+    pauses = {pause_finding(each): each.pause.target for each in overview.held}
     return {
         "title": "Overview",
         "overview": overview,
         "backlog": overview.figures.backlog,
-        "findings": [(each, places.get(each.subject), names.get(each)) for each in findings],
+        "findings": [(each, _places(each, places), names.get(each), pauses.get(each)) for each in findings],
         "causes": failing.causes[:_MOST_CAUSES],
         "more_causes": max(len(failing.causes) - _MOST_CAUSES, 0),
         "sample": failing.sample,

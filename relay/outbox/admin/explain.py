@@ -126,7 +126,7 @@ def _read_facts(
     pauses = read(lambda: pauses_in_force(connection, table))
     relays = read(lambda: read_members(connection, table))
     connected = read(lambda: rows(connection, "outbox/search:relays", table, {"prefix": application_name("")}))
-    ahead = read(lambda: _read_ahead(connection, table, event))
+    ahead = None if event.partition_key is None else read(lambda: read_ahead(connection, table, event.event_id))
     routes = read(lambda: rows_beside(connection, table, "relays", "outbox/fleet:routes", {"living": LIVING}))
     places = dict(_placed(event, routes or (), read_routes))
     return Facts(now, pauses or (), relays, [name for name, _ in connected or ()], ahead or (), places, unknown)
@@ -142,11 +142,9 @@ def _placed(
             yield relay_id, read_routes(text).places(one)
 
 
-def _read_ahead(connection: Connection, table: TableName, event: ShownEvent) -> list[EventAhead]:
+def read_ahead(connection: Connection, table: TableName, event_id: UUID) -> list[EventAhead]:
     """Events before this one in its key; none without the extension key-order."""
-    if event.partition_key is None:
-        return []
     [(_, _, columns, *_)] = rows(connection, "outbox/table:describe", table, {"table": table.quoted})
     if ORDER_COLUMN not in columns:
         return []
-    return [EventAhead(*row) for row in rows(connection, "outbox/why:ahead", table, {"event_id": event.event_id})]
+    return [EventAhead(*row) for row in rows(connection, "outbox/why:ahead", table, {"event_id": event_id})]

@@ -14,15 +14,19 @@ from typing import Final, NamedTuple
 from relay.core.errors import SchemaError
 from relay.core.ports import Backlog
 from relay.outbox.admin.browse import Figures, read_figures
-from relay.outbox.admin.connection import Moment, rows
+from relay.outbox.admin.connection import Connection, Moment, rows
+from relay.outbox.admin.explain import read_ahead
 from relay.outbox.admin.fleet import FleetMember, read_members
-from relay.outbox.admin.held import HeldEvents, read_held
+from relay.outbox.admin.held import MOST_LOOKED_AT, HeldEvents, read_held
 from relay.outbox.admin.readings import bounded_reading, one_round_trip
 from relay.outbox.admin.series import SeriesPoint, read_points
+from relay.outbox.admin.why import EventAhead
 from relay.outbox.options import application_name
 from relay.postgres.horizon import XminHorizon
 from relay.postgres.sql import TableName, statement
 
+LATE: Final = 60.0
+"""Seconds that an event may be due before that is a fault."""
 MOST_COUNTED: Final = 100_000
 """Where the counts of ``read_overview`` end: this many means at least this many."""
 MOST_DEAD: Final = 20_000
@@ -100,6 +104,8 @@ class Overview(NamedTuple):
     """The living relays; none without the extension fleet, or without SELECT on its table."""
     held: Sequence[HeldEvents] = ()
     """The pauses in force, the oldest first, and what each holds back."""
+    ahead: Sequence[EventAhead] = ()
+    """What the oldest due event waits for in its key, where it is late; an event that a pause holds is not."""
 
 
 def read_overview(url: str, table: TableName) -> Overview:
@@ -125,10 +131,11 @@ def read_overview(url: str, table: TableName) -> Overview:
         reports: list[FleetMember] = []
         with suppress(SchemaError), connection.transaction():
             reports = [member for member in read_members(connection, table) or () if member.living]
-    [(*counts, in_flight)] = figures
-    backlog = Backlog(*counts)
-    if held is not None:
-        backlog = backlog._replace(oldest_due_age=held.oldest_due_age)
+        [(*counts, in_flight)] = figures
+        backlog = Backlog(*counts)
+        if held is not None:
+            backlog = backlog._replace(oldest_due_age=held.oldest_due_age)
+        ahead = _read_ahead_of_oldest(connection, table, backlog.oldest_due_age, held.pauses if held else ())
     return Overview(
         Figures(backlog, in_flight),
         [ConnectedRelay(*row) for row in relays],
@@ -138,7 +145,36 @@ def read_overview(url: str, table: TableName) -> Overview:
         XminHorizon.of(horizon[0]),
         reports,
         () if held is None else held.pauses,
+        ahead,
     )
+
+
+def read_present(
+    connection: Connection,
+    table: TableName,
+    figures: Figures,
+    held: Sequence[HeldEvents],
+    reports: Sequence[FleetMember],
+) -> Overview:
+    """The overview of what was read already: without the last hour, the age of what is delivered, and the horizon."""
+    relays = rows(connection, "outbox/search:relays", table, {"prefix": application_name("")})
+    ahead = _read_ahead_of_oldest(connection, table, figures.backlog.oldest_due_age, held)
+    connected = [ConnectedRelay(*row) for row in relays]
+    return Overview(figures, connected, [], [], 0.0, XminHorizon(0, None), reports, held, ahead)
+
+
+def _read_ahead_of_oldest(
+    connection: Connection, table: TableName, due_age: float, held: Iterable[HeldEvents]
+) -> Sequence[EventAhead]:
+    """What the oldest due event that no pause holds waits for in its key; nothing is read where it is not late."""
+    if due_age < LATE:
+        return ()
+    parameters = {"paused": [one.pause.target.pattern for one in held], "sample": MOST_LOOKED_AT}
+    with suppress(SchemaError), connection.transaction():
+        connection.execute(statement("outbox/claim:guard"))
+        for (event_id,) in rows(connection, "outbox/why:oldest", table, parameters):
+            return read_ahead(connection, table, event_id)
+    return ()
 
 
 def _counted(minutes: list[MinuteCount], points: Iterable[SeriesPoint]) -> list[MinuteCount]:

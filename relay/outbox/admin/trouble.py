@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from relay.core.durations import span, time_text
+from relay.core.durations import span
 from relay.core.finding import Finding, Level
 from relay.core.fleet import NO_ANSWER, REFUSES, ReportedCondition, conditions_in, reasons_beside
 from relay.core.pause import PauseScope
 from relay.outbox.admin.held import HeldEvents
-from relay.outbox.admin.overview import MOST_COUNTED, Overview
-from relay.outbox.admin.why import CURES, START, resume_command
+from relay.outbox.admin.overview import LATE, MOST_COUNTED, Overview
+from relay.outbox.admin.why import CURES, START, key_reasons, resume_command
 
-LATE: Final = 60.0
-"""Seconds that an event may be due before that is a fault."""
 PRUNED_AFTER: Final = 8 * 86_400.0
 """Seconds; prune retains a week by default, and runs once a day at least."""
 
@@ -29,7 +27,7 @@ _SAID: Final = (
 def troubles(overview: Overview) -> list[Finding]:
     """The findings, errors first; empty when all is well."""
     findings = [
-        *(_pause(held) for held in overview.held),
+        *(pause_finding(held) for held in overview.held),
         *_reports(overview),  # causes, before the lag that follows from them
         *_lag(overview),
         *_relays(overview),
@@ -41,19 +39,13 @@ def troubles(overview: Overview) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.level is not Level.ERROR)
 
 
-def _pause(held: HeldEvents) -> Finding:
-    pause = held.pause
-    reason = f": {pause.reason}" if pause.reason else ""
+def pause_finding(held: HeldEvents) -> Finding:
+    """One pause in force, and what waits because of it."""
     events = f"{'at least ' if held.at_least else ''}{counted(held.events, 'due event')}"
     verb = "waits" if held.events == 1 and not held.at_least else "wait"
     waiting = f"; {events} {verb} because of it" if held.events else ""
-    end = "until it is resumed" if pause.until is None else f"until {time_text(pause.until)} or until it is resumed"
-    return Finding(
-        Level.WARNING,
-        "pause",
-        f"{_sentence(str(pause.target))} is paused{reason}{waiting}.",
-        f"Paused by {pause.paused_by} at {time_text(pause.since)}, {end}: {resume_command(pause.target)}",
-    )
+    message = f"{_sentence(str(held.pause)).rstrip('.')}{waiting}."
+    return Finding(Level.WARNING, "pause", message, resume_command(held.pause.target))
 
 
 def _lag(overview: Overview) -> Iterator[Finding]:
@@ -65,32 +57,23 @@ def _lag(overview: Overview) -> Iterator[Finding]:
     verb = "waits" if waiting == 1 else "wait"
     message = f"{least(waiting, 'event')} {verb}, the oldest has been due for {span(age)}"
     if not overview.relays:
-        yield Finding(
-            Level.ERROR,
-            "lag",
-            f"No relay is connected: {message}.",
-            START,
-        )
-    elif not overview.figures.in_flight:
+        yield Finding(Level.ERROR, "lag", f"No relay is connected: {message}.", START)
+        return
+    key = next(key_reasons(overview.ahead, {relay.ordering for relay in overview.reports}), None)
+    because = "" if key is None else f" {key.sentence}"
+    if not overview.figures.in_flight:
         names = ", ".join(relay.relay_id for relay in overview.relays)
         advice = (
             "Look at /readyz of the relay: its broker may not answer. With ORDERING=key a dead event may hold a key."
         )
         if any(relay.reason for relay in overview.reports):
             advice = "What the relays say is named here, too; relay-cli show EVENT_ID says what one event waits for."
-        yield Finding(
-            Level.ERROR,
-            "lag",
-            f"Nothing is in flight: {message}, although {names} is connected.",
-            advice,
-        )
+        message = f"Nothing is in flight: {message}, although {names} is connected.{because}"
+        yield Finding(Level.ERROR, "lag", message, advice if key is None else key.step)
     else:
-        yield Finding(
-            Level.WARNING,
-            "lag",
-            f"The relays are behind: {message}.",
-            "Let it drain; if the age grows, start another relay or raise BATCH_SIZE.",
-        )
+        advice = "Let it drain; if the age grows, start another relay or raise BATCH_SIZE."
+        message = f"The relays are behind: {message}.{because}"
+        yield Finding(Level.WARNING, "lag", message, advice if key is None else key.step)
 
 
 def _relays(overview: Overview) -> Iterator[Finding]:
@@ -138,8 +121,13 @@ def _dead(overview: Overview) -> Iterator[Finding]:
     message = f"{least(dead, 'event')} {'is' if dead == 1 else 'are'} dead"
     if worst is not None:
         share = f"{new:,}" if new < dead else "it" if dead == 1 else "all"
-        message += f"; {share} died in the last hour, {'most ' if len(lately) > 1 else ''}of type {worst.event_type}"
-    advice = "Remove the cause, then replay them: relay-cli causes, or Dead letters, has them by cause."
+        message += f"; {share} died in the last hour, "
+        message += f"{worst.dead:,} of them " if len(lately) > 1 else ""
+        message += f"of type {worst.event_type}"
+    advice = (
+        "Remove the cause, then replay them: relay-cli causes, or Dead letters, has them by cause; "
+        "relay-cli replay --status dead takes all."
+    )
     yield Finding(Level.WARNING, "dead", f"{_sentence(message)}.", advice)
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -61,6 +61,8 @@ class EventAhead(NamedTuple):
     event_type: str
     status: str
     """PENDING, DELIVERING or DEAD."""
+    since: Moment | None = None
+    """When it entered its status, of a dead one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,10 @@ class Facts:
         return {relay.ordering for relay in self.living}
 
 
-START: Final = "Start a relay, or run relay-cli check with its environment: it says what keeps it from starting."
+START: Final = (
+    "Start a relay (the command relay, or its container); relay-cli check with its environment says what keeps it from "
+    "starting."
+)
 """What to do where there is no relay."""
 
 
@@ -107,6 +112,8 @@ class Reason(NamedTuple):
     blocker: tuple[str, str] | None = None
     """What is in the way: ``event``, ``pause``, ``destination`` or ``relay``, and its id or name."""
     certain: bool = True
+    pause: PauseTarget | None = None
+    """Of the pause that is in the way."""
 
     def answer(self) -> dict[str, object]:
         """As JSON: what ``relay-cli show --json`` and the API return."""
@@ -143,7 +150,7 @@ def why(event: ShownEvent, facts: Facts) -> Why:
             reasons = [
                 *_later(event, facts),
                 *_pauses(event, facts),
-                *_key(facts),
+                *key_reasons(facts.ahead, facts.orderings()),
                 *_route(event, facts),
                 *_destination(event, facts),
                 *_no_relay(event, facts),
@@ -193,7 +200,7 @@ def _pauses(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
     for pause in facts.pauses:
         target = pause.target
         if target.holds(event.event_type):
-            yield Reason("pause", _sentence(str(pause)), resume_command(target), ("pause", target.name))
+            yield Reason("pause", _sentence(str(pause)), resume_command(target), ("pause", target.name), pause=target)
 
 
 def resume_command(target: PauseTarget) -> str:
@@ -202,9 +209,9 @@ def resume_command(target: PauseTarget) -> str:
     return f"relay-cli resume{option}"
 
 
-def _key(facts: Facts) -> Iterator[Reason]:
-    orderings = facts.orderings()
-    for event in facts.ahead:
+def key_reasons(ahead: Iterable[EventAhead], orderings: Set[str]) -> Iterator[Reason]:
+    """What an event waits for in its key; ``orderings`` are those of the living relays, empty where not known."""
+    for event in ahead:
         dead = event.status == Status.DEAD
         setting = "ORDERING_ON_DEAD=block" if dead else "ORDERING=key"
         holding = {ordering for ordering in orderings if ordering.startswith("key, block" if dead else "key")}
@@ -212,7 +219,8 @@ def _key(facts: Facts) -> Iterator[Reason]:
             continue
         condition = "" if orderings else f", if relays run with {setting}"
         if dead:
-            sentence = f"Event {event.event_id} of its key is dead and holds the key{condition}."
+            since = f" since {_time(event.since)}" if event.since else ""
+            sentence = f"Event {event.event_id} of its key is dead{since} and holds the key{condition}."
             step = f"Remove the cause, then: relay-cli replay --id {event.event_id}"
         else:
             sentence = f"It waits behind event {event.event_id} of its key, which is {event.status}{condition}."
@@ -294,13 +302,13 @@ def _alike(name: str) -> str:
 def _no_relay(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
     if event.status == Status.DELIVERING and any(relay.relay_id == event.locked_by for relay in facts.living):
         return
-    if facts.relays is None:
-        if not facts.connected:
-            yield Reason("relay", "No relay is connected to the database.", START)
+    if not facts.living and not facts.connected:
+        yield Reason("relay", _no_relay_is_connected(event, facts), START)
+    elif facts.relays is None:
+        return
     elif not facts.living:
-        certain = not facts.connected
-        seen = f", although {', '.join(facts.connected)} is connected" if facts.connected else ""
-        yield Reason("relay", f"No relay lives: none has written its heartbeat for 30 s{seen}.", START, certain=certain)
+        seen = f"although {', '.join(facts.connected)} is connected"
+        yield Reason("relay", f"No relay has written its heartbeat for 30 s, {seen}.", START, certain=False)
     elif all(relay.state == "error" for relay in facts.living):
         relay = facts.living[0]
         sentence = _sentence(f"Relay {relay.relay_id} cannot use the database: {relay.reason}")
@@ -318,9 +326,15 @@ def _refused(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
 
 def _due(event: ShownEvent, facts: Facts) -> Reason:
     if not facts.connected:  # one that has stopped counts as living until its last heartbeat is old
-        sentence = f"It has been due since {_time(event.available_at)}, and no relay is connected to the database."
-        return Reason("due", sentence, START)
+        return Reason("due", _no_relay_is_connected(event, facts), START)
     return Reason("due", f"It has been due since {_time(event.available_at)}: a relay claims it next.")
+
+
+def _no_relay_is_connected(event: ShownEvent, facts: Facts) -> str:
+    due = isinstance(event.available_at, datetime) and event.available_at <= facts.now
+    if event.status != Status.PENDING or not due:
+        return "No relay is connected to this database."
+    return f"No relay is connected: it has been due since {_time(event.available_at)}."
 
 
 def _attempts(event: ShownEvent) -> str:
