@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import pytest
 
 from relay.core.destination import DestinationState
-from relay.core.outcome import ACKNOWLEDGED
+from relay.core.outcome import ACKNOWLEDGED, TimedOut
 from relay.core.status import Exposition
 from relay.engine.destination.destination import Destination, Times, troubles
 from relay.engine.destination.drops import Drops
@@ -38,8 +38,8 @@ class Scene:
         self.cache, self.queue = MemoryPublisher(), MemoryPublisher(capacity=50)
         times = Times(retry_interval=5.0, probe_timeout=1.0)
         self.publisher = SeveralPublishers({"cache": self.cache, "queue": self.queue}, ROUTES, Drops(), times)
-        options = {"connect_retry_interval": 5.0, "batch_size": 20, "max_in_flight": 160, "key_order": key_order}
-        self.relay: VirtualRelay = engine(cast("MemoryPublisher", self.publisher), **options)
+        options = {"connect_retry_interval": 5.0, "batch_size": 20, "max_in_flight": 160, "batch_bytes": 1 << 20}
+        self.relay: VirtualRelay = engine(cast("MemoryPublisher", self.publisher), key_order=key_order, **options)
 
     def insert(self, count: int, event_type: str) -> None:
         for number in range(count):
@@ -70,6 +70,21 @@ def test_a_burst_for_both_leaves_places_to_the_others(scene: Scene) -> None:
     scene.insert(60, "both")
     scene.insert(100, "cache")
     assert scene.relay.until(lambda: scene.relay.delivered("cache") == 100, seconds=8.0) < 5.0
+
+
+def test_one_whose_oldest_events_run_out_of_time_is_late_with_the_newer_ones_too(scene: Scene) -> None:
+    scene.queue.hold()
+    scene.insert(30, "both")
+    scene.relay.run(2.0)
+    scene.relay.insert(100, "queue", payload=b"x" * (1 << 16))
+    scene.relay.until(lambda: len(scene.queue.held) > 30)
+    scene.queue.hang()
+    both = [event.event_id for event in scene.queue.held if event.event_type == "both"]
+    scene.relay.do(lambda: scene.queue.answer(TimedOut("TIMED_OUT", "no answer"), *both))
+    scene.relay.run(0.1)  # the probe that decides is under way
+    scene.queue.up()
+    scene.insert(100, "cache")
+    assert scene.relay.until(lambda: scene.relay.delivered("cache") == 100, seconds=8.0) < 2.0
 
 
 @pytest.mark.parametrize("method", ["abandon", "forget"])

@@ -4,6 +4,9 @@ The last places in flight are for other flows (``relay.engine.inflight``): what 
 goes elsewhere besides, keeps its place until this one has answered. It is late while an event has waited for half a
 second, and none that was handed over after that one was acknowledged in half a second: where one topic hangs and
 others do not, the engine counts by flow.
+
+It stays late when the time of that event is over: else what was handed over since would count as new, and what is
+claimed in the next half second would take the last places.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ class Lateness:
         """Of the rows that were offered, the first ones forgotten first."""
         self._prompt_at = float("-inf")
         """When the last event that was acknowledged in time was handed over."""
+        self._late_at = float("-inf")
+        """When the last event that had no outcome in time was handed over."""
 
     def offer(self, events: Iterable[OutboxEvent]) -> None:
         """These go to the destination."""
@@ -42,11 +47,14 @@ class Lateness:
         """The types of all that was offered."""
         return self._flows
 
-    def acknowledge(self, handed_over_at: float, now: float) -> None:
-        """The destination has acknowledged an event."""
-        if now - handed_over_at < LATE:
+    def answer(self, handed_over_at: float, now: float, *, acknowledged: bool) -> None:
+        """An event has its outcome."""
+        if now - handed_over_at >= LATE:
+            self._late_at = max(self._late_at, handed_over_at)
+        elif acknowledged:
             self._prompt_at = max(self._prompt_at, handed_over_at)
 
     def flows(self, oldest_at: float, now: float) -> Collection[Flow]:
         """The flows that wait; empty while it is not late. ``oldest_at``: when what waits longest was handed over."""
-        return self._flows if now - oldest_at >= LATE and self._prompt_at <= oldest_at else ()
+        waits = now - oldest_at >= LATE and self._prompt_at <= oldest_at
+        return self._flows if waits or self._prompt_at < self._late_at else ()

@@ -203,8 +203,7 @@ class Member(Destination):
         for event, outcome in resolutions:
             if (offered := self._open.pop(id(event), None)) is None:
                 continue
-            if type(outcome) is Acknowledged:
-                self._lateness.acknowledge(offered.at, now)
+            self._lateness.answer(offered.at, now, acknowledged=type(outcome) is Acknowledged)
             if isinstance(outcome, TimedOut | ConnectionCut):
                 self._undecided.append((event, outcome, sink))
             else:

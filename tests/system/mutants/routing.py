@@ -33,6 +33,13 @@ ROUTING: Final = (
         (f"{_BLOCKED}::test_a_burst_for_both_leaves_places_to_the_others",),
     ),
     Mutant(
+        "a destination is late no longer than its oldest event waits",
+        "relay/engine/destination/late.py",
+        "if waits or self._prompt_at < self._late_at else ()",
+        "if waits else ()",
+        (f"{_BLOCKED}::test_one_whose_oldest_events_run_out_of_time_is_late_with_the_newer_ones_too",),
+    ),
+    Mutant(
         "a connection that one of several destinations cuts counts as no answer",
         "relay/engine/destination/member.py",
         "if isinstance(outcome, TimedOut) else outcome",
