@@ -20,7 +20,6 @@ from benchmarks.drain_table import table
 from benchmarks.growth_table import Growth, estimate, knees
 from benchmarks.horizon_table import Cell as HorizonCell
 from benchmarks.horizon_table import draw_drain, draw_steady
-from benchmarks.horizon_table import table as horizon_table
 from benchmarks.latency import Latency
 from benchmarks.latency import table as latency_table
 from benchmarks.measured import Cell, load
@@ -31,7 +30,6 @@ from benchmarks.summary import summary
 _DOCS = Path(__file__).parents[1] / "docs"
 _FOLDER = _DOCS / "design/performance"
 _NOT_SHOWN = ("broker CPU s per million", "cores used", "peak MiB", "lost", "duplicates")
-_HORIZON_SHOWN = ("pace", "claim_p50", "stored_p50")
 _COLOURS = {100: "#9ecae1", 1000: "#3182bd"}
 
 mpl.use("svg")
@@ -47,7 +45,7 @@ def _ran_on(figures: dict[str, Any]) -> str:
 def _drain(figures: dict[str, Any]) -> str:
     cells = _counted(figures)
     _plot_drain(cells)
-    rows = table([cell for cell in cells if cell.relay != "broker's floor"], _NOT_SHOWN)
+    rows = table([cell for cell in cells if cell.relay != "broker's floor" and cell.publisher != "null"], _NOT_SHOWN)
     versions = ", ".join(f"{name} {number}" for name, number in figures["machine"]["versions"].items())
     ran_on = f"{_ran_on(figures)}{_disturbances(figures)}Python {figures['machine']['python']}, {versions}.\n"
     return f"{ran_on}\n{rows}\n\n![Share of the floor](performance/drain.svg)\n"
@@ -140,7 +138,7 @@ def _horizon(figures: dict[str, Any]) -> str:
         draw_steady(cells, axes[0][1])
     _save(figure, "horizon")
     picture = "![The pace beside a held horizon](performance/horizon.svg)"
-    return f"{_ran_on(figures)}\n{horizon_table(cells, _HORIZON_SHOWN)}\n\n{picture}\n"
+    return f"{_ran_on(figures)}\n{picture}\n"
 
 
 def _peers(figures: dict[str, Any]) -> str:

@@ -100,8 +100,8 @@ def command(
     That time, since, is when a PENDING event was created, a DELIVERING one claimed, a DELIVERED one acknowledged, a
     DEAD one buried. A PENDING event that failed, or was inserted with a delay, shows its next attempt.
 
-    On a terminal, an event takes one line, which shows what fits. Off a terminal, the line has these fields, separated
-    by tabs: event id, status, event type, partition key, attempts, since, next try, payload bytes, last error.
+    Off a terminal, the line of an event has these fields, separated by tabs: event id, status, event type, partition
+    key, attempts, since, next try, payload bytes, last error.
 
     Searching a huge table for a rare type, key or error is slow; name the status to make it faster. With --cause,
     --header or --payload it says every 2 s on standard error how far it has come.

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from deploy.reference.examples import EXAMPLES, Example
 from relay.app.roles import RolesRequest, Rooms
+from relay.console.access.roles import AccessRole
 from relay.console.access.rules import route_rules
 from relay.console.api.document import openapi_document
 from relay.console.app import API, build_console
@@ -42,19 +43,29 @@ def admin_api() -> str:
 
 
 def table() -> str:
-    """The operations as a table, each with the first sentence of its description: the OpenAPI document has the rest."""
+    """The operations as two tables: what asks by its path, what changes by the first sentence of its description."""
     console = build_console(Settings.from_env(_SETTINGS))
     roles = {
         f"{method} {rule.path.replace(':path', '')}": rule.role
         for rule in route_rules(console)
         for method in rule.methods
     }
-    lines = ["| request | role | what it does |", "|---|---|---|"]
+    reads: dict[tuple[str, AccessRole | None], list[str]] = {}
+    changes = []
     for path, operations in openapi_document(console)["paths"].items():
+        short = path.replace(API, "")
         for method, operation in operations.items():
-            request = f"{method.upper()} {path}"
-            meaning = " ".join(operation["description"].split()).partition(". ")[0].rstrip(".")
-            lines.append(f"| `{request.replace(API, '')}` | {roles[request]} | {meaning} |")
+            role = roles[f"{method.upper()} {path}"]
+            if method == "get":
+                reads.setdefault((short.split("/")[1], role), []).append(f"`{short}`")
+            else:
+                meaning = " ".join(operation["description"].split()).partition(". ")[0].rstrip(".")
+                changes.append(f"| `{method.upper()} {short}` | {role} | {meaning} |")
+    lines: list[str] = []
+    for reader in dict.fromkeys(role for _, role in reads):
+        paths = [f"| {', '.join(reads[key])} |" for key in reads if key[1] == reader]
+        lines += [f"| `GET`, for a {reader} |", "|---|", *paths, ""]
+    lines += ["| request | role | what it does |", "|---|---|---|", *changes]
     return "\n".join(lines) + "\n"
 
 
@@ -94,7 +105,10 @@ def roles() -> str:
             place = f"{kind}`{right.object.replace(chr(34), '')}`"
             columns = rights.setdefault(place, {}).setdefault(right.privilege, [])
             columns += [right.column] if right.column else []
-        cells = [f"{name}: {', '.join(map(_privilege, each, each.values()))}" for name, each in rights.items()]
+        places: dict[str, list[str]] = {}
+        for name, each in rights.items():
+            places.setdefault(", ".join(map(_privilege, each, each.values())), []).append(name)
+        cells = [f"{', '.join(names)}: {privileges}" for privileges, names in places.items()]
         cells += _BESIDES.get(group.role, [])
         lines.append(f"| `{group.name}` | {group.work} | `{group.role}` | {'; '.join(cells)} |")
     return "\n".join(lines) + "\n"
