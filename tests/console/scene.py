@@ -79,6 +79,19 @@ VALUES (gen_random_uuid(), 'openoutbox_events', 'replay', '{"partition_key": "' 
         repeat('w', 180), repeat('r', 500), 'ugly', 'failed', repeat('e', 500));
 """
 """Long values without a space, which make no page wider than the window."""
+ODD: Final = "0190b0a0-3333-7000-8000-000000000000"
+"""A dead event of which nothing can be shown as it is stored."""
+_ODD = rf"""
+INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload, headers, status, attempts, last_error)
+SELECT CASE n WHEN 1 THEN '{ODD}' ELSE gen_random_uuid() END,
+       U&'\0637\0644\0628.\0645\062F\0641\0648\0639' || U&'\202E' || 'txt.exe',
+       U&'\0645\0641\062A\0627\062D ' || chr(7) || chr(27) || '[31m' || U&'\202Egnp.\2066' || repeat('k', 160),
+       convert_to('{{"a": "\ud800", "total": 1e400, "total": 0.1000000000000000055511151231257827, "' ||
+                  U&'\202E' || '": "' || U&'\0645' || '"}}', 'UTF8'),
+       jsonb_build_object(U&'\202Etenant', chr(27) || '[2J' || U&'\0645\0641'),
+       'DEAD', 25, 'ODD: ' || U&'\202E' || chr(27) || '[31m refused ' || U&'\0631\0641\0636'
+FROM generate_series(1, 3) AS n
+"""
 
 
 @dataclass(frozen=True)
@@ -172,7 +185,7 @@ def scene(admin_url: str, events: int = 10_000, *, ugly: bool = False) -> Iterat
             _SCENE.replace("{events}", str(events)),
             _DEAD,
             _WAITING,
-            *((_UGLY, _UGLY_NAMES) if ugly else ()),
+            *((_UGLY, _UGLY_NAMES, _ODD) if ugly else ()),
         ):
             connection.execute(statement.encode())
     with ExitStack() as stack:

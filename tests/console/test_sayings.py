@@ -39,6 +39,24 @@ def test_what_was_done_is_said_in_the_consoles_own_words_alone(console: ConsoleC
     assert (forged.status_code, "The event was changed" in forged.text) == (422, False)
 
 
+def test_what_turns_text_around_is_escaped_but_in_forms_that_send_it_back(
+    console: ConsoleClient, recorded: Outbox
+) -> None:
+    name = "a\u202etxt"
+    [id_] = recorded.insert([Row(name, '{"k": "\u202e\x7f"}'.encode(), "key\x1b[31m")])
+    send(console, "/pauses", scope="type", name=name, reason="turn \u202e around")
+    page = console.get(f"/events/{id_}").text
+    assert "a\\u202etxt" in page
+    assert "key\\x1b[31m" in page
+    assert '{\n  "k": "\\u202e\\u007f"\n}' in unescape(page)
+    for each in (page, console.get("/").text, console.get("/types").text, console.get("/fleet").text):
+        fields = re.findall(r'name="name" value="([^"]*)"', each)
+        assert fields == [name]
+        assert re.search("[\u202e\x1b]", each.replace(f'value="{name}"', "")) is None
+    assert send(console, "/pauses/resume", scope="type", name=fields[0]).status_code == 303
+    assert "Resume" not in console.get("/").text
+
+
 def test_the_record_of_changes_is_shown_to_a_database_user_that_only_reads(
     console: ConsoleClient, recorded: Outbox
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final, NamedTuple
 
 from relay.console.api.models import payload_text
@@ -31,4 +32,11 @@ class ShownPayload(NamedTuple):
         document = None if cut else indented(text)
         if document is None:
             return cls(text[:_LONGEST], "text", cut, len(payload))
-        return cls(document, "JSON", cut, len(payload))
+        return cls(_in_json(document), "JSON", cut, len(payload))
+
+
+def _in_json(document: str) -> str:
+    """A document without what turns text around, in the escapes of JSON: it stays one."""
+    if document.isprintable():
+        return document
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in document)

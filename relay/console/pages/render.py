@@ -12,12 +12,14 @@ from uuid import uuid4
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import escape
 from starlette.responses import HTMLResponse
 
 from relay.console.access import Identity, Role
 from relay.console.context import console_of, shows_payloads
 from relay.console.static import STATIC
 from relay.core.durations import span
+from relay.core.outside import harmless
 from relay.postgres.codec import Moment
 from relay.version import __version__
 
@@ -86,6 +88,11 @@ def _spark(counts: Mapping[int, int]) -> str:
     return "".join(f"M{place}.5 12V{12 - height:.1f}" for place, height in bars if place >= 0)
 
 
+def _harmless(value: object) -> object:
+    """What a template writes: text of the outbox without what controls a terminal or turns its direction around."""
+    return harmless(value, kept="\n\t") if type(value) is str else value
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
@@ -93,6 +100,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_harmless,
     )
     environment.filters |= {
         "moment": moment,
@@ -102,6 +110,7 @@ def _environment() -> Environment:
         "latency": _latency,
         "query": urlencode,
         "spark": _spark,
+        "stored": escape,  # for a form, which sends it back: it stays as it is
     }
     environment.globals |= {
         "static": STATIC,
