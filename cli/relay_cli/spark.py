@@ -161,11 +161,12 @@ def submit(
     """
     import shlex
 
+    from relay.spark.jobs.entry import arguments_of
     from relay.spark.jobs.submit import Submission
 
     settings = tuple(conf or ())
     submission = Submission(
-        _arguments_of(job), context.args, master, environment, image, namespace, packages, settings, program
+        arguments_of(job.value), context.args, master, environment, image, namespace, packages, settings, program
     )
     command = submission.command()
     if dry_run:
@@ -186,15 +187,6 @@ def _execute(command: list[str]) -> NoReturn:
             "spark-submit: not on the PATH; add the folder bin of Spark, or of the Python package pyspark"
         )
     os.execv(executable, command)  # noqa: S606 - no shell; signals reach spark-submit, and its exit code the caller
-
-
-def _arguments_of(job: SparkJob) -> type[Arguments]:
-    from importlib import import_module
-
-    arguments: type[Arguments] = getattr(
-        import_module(f"relay.spark.jobs.{job.value}.arguments"), f"{job.value.capitalize()}Arguments"
-    )
-    return arguments
 
 
 def _run(context: typer.Context, job: type[Arguments]) -> None:

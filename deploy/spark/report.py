@@ -2,7 +2,7 @@
 
 import sys
 
-from relay.spark.jobs.report.job import main
+from relay.spark.jobs.entry import start
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(start("report", sys.argv[1:]))

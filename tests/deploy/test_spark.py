@@ -60,7 +60,7 @@ def test_the_lines_for_clusters_pass_arguments_that_exist(job: str, kind: str, t
 
 @pytest.mark.parametrize("job", JOBS)
 def test_the_programs_for_spark_submit_exist(job: str) -> None:
-    assert f"relay.spark.jobs.{job}.job" in (SPARK / f"{job}.py").read_text(encoding="utf-8")
+    assert f'start("{job}", ' in (SPARK / f"{job}.py").read_text(encoding="utf-8")
 
 
 MANIFEST = SPARK / "kubernetes.yaml"

@@ -11,8 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, Generic
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -29,32 +28,23 @@ _OUTBOX_ERROR: Final = re.compile(r"(?:relay\.core|openoutbox)\.errors\.(\w+): (
 _RPC_ERROR: Final = re.compile(r'RPC that terminated with:\s+status = StatusCode\.(\w+)\s+details = "(.*)"')
 
 
-@dataclass(frozen=True, slots=True)
-class Program(Generic[Job]):
-    """A job as a program; what it needs to begin is its arguments and its work, which returns the exit code."""
+def run_job(
+    arguments: type[Job], work: Callable[[Job], int], program: str, words: Sequence[str], /, **environment: str
+) -> int:
+    """Run a job, whose ``work`` returns the exit code; ``environment`` has texts for options that are left out.
 
-    arguments: type[Job]
-    work: Callable[[Job], int]
-
-    def main(self, program: str | None = None) -> int:
-        """Run the job with the process's arguments; returns the exit code. ``program`` is its name in messages."""
-        return self.run(program or f"{self.arguments.name}.py", sys.argv[1:])
-
-    def run(self, program: str, arguments: Sequence[str], **environment: str) -> int:
-        """Run the job; ``environment`` has texts for options that are left out.
-
-        Returns the exit code; an error is printed in one line.
-        """
-        try:
-            return self.work(CommandLine(self.arguments, program, arguments).read(environment))
-        except OutboxError as error:
-            return _print_error("\n-> ".join(error_lines(error)), exit_code(error))
-        except PySparkException as error:
-            return _print_error(*_cause(error))
-        except JAVA_ERRORS as error:  # errors without a class in PySpark, such as a broker that does not answer
-            return _print_error(java_message(error), 1)
-        except KeyboardInterrupt:
-            return _print_error("interrupted", 130)
+    Returns the exit code; an error is printed in one line, and ``program`` is the job's name in messages.
+    """
+    try:
+        return work(CommandLine(arguments, program, words).read(environment))
+    except OutboxError as error:
+        return _print_error("\n-> ".join(error_lines(error)), exit_code(error))
+    except PySparkException as error:
+        return _print_error(*_cause(error))
+    except JAVA_ERRORS as error:  # errors without a class in PySpark, such as a broker that does not answer
+        return _print_error(java_message(error), 1)
+    except KeyboardInterrupt:
+        return _print_error("interrupted", 130)
 
 
 @contextmanager

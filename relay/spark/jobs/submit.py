@@ -51,7 +51,7 @@ class Submission:
         settings = [each for name in [*self._settings(), *self.settings] for each in ("--conf", name)]
         packages = ["--packages", self.packages] if self.packages else []
         options = ["--name", f"openoutbox-{self.job.name}", "--master", self.master, *self._mode(), *self._archives()]
-        return ["spark-submit", *options, *packages, *settings, self._program(), *self.arguments]
+        return ["spark-submit", *options, *packages, *settings, *self._program(), *self.arguments]
 
     def _mode(self) -> list[str]:
         if not self.master.startswith(("spark://", "local", "k8s://")) and self.master != "yarn":
@@ -82,9 +82,9 @@ class Submission:
             settings += [f"spark.kubernetes.namespace={self.namespace}"] if self.namespace else []
         return settings
 
-    def _program(self) -> str:
+    def _program(self) -> list[str]:
         if self.program:
-            return self.program
+            return [self.program]
         if self._kubernetes:
-            return f"{_IN_IMAGE}/{self.job.name}.py"
-        return str(Path(__file__).with_name(self.job.name) / "__main__.py")
+            return [f"{_IN_IMAGE}/{self.job.name}.py"]
+        return [str(Path(__file__).with_name("__main__.py")), self.job.name]

@@ -39,6 +39,9 @@ JOBS = (IngestArguments, ArchiveArguments, ReplayArguments, ReconcileArguments, 
 WITHOUT_PYSPARK = "import sys; sys.modules['pyspark'] = None; sys.modules['py4j'] = None; "
 
 
+MODULE = "import runpy; runpy.run_module('relay.spark.jobs', run_name='__main__', alter_sys=True)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example(Arguments):
     """Do something."""
@@ -166,14 +169,13 @@ def test_relay_cli_shows_a_jobs_help_without_pyspark() -> None:
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
 def test_a_jobs_module_shows_its_help_without_pyspark(job: type[Arguments]) -> None:
-    program = f"import runpy; runpy.run_module('relay.spark.jobs.{job.name}', run_name='__main__')"
-    ended = run(program, "--help")
+    ended = run(MODULE, job.name, "--help")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith(f"usage: python -m relay.spark.jobs.{job.name} ")
+    assert ended.stdout.startswith(f"usage: {job.name}.py ")
 
 
 def test_a_jobs_module_names_the_extra_that_it_needs() -> None:
-    ended = run("import runpy; runpy.run_module('relay.spark.jobs.archive', run_name='__main__')", "folder")
+    ended = run(MODULE, "archive", "folder")
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
     assert "[spark-local]'" in ended.stderr

@@ -30,7 +30,7 @@ from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.archive.steps import archive_run
 from relay.spark.jobs.folder import Folder
-from relay.spark.jobs.program import Program
+from relay.spark.jobs.program import run_job
 from relay.spark.jobs.report.arguments import ReportArguments
 from relay.spark.jobs.session import ConnectError, active_stages, open_session
 from relay.spark.source import OutboxDataSource
@@ -241,7 +241,7 @@ def test_an_error_of_grpc_is_one_line(capsys: pytest.CaptureFixture[str]) -> Non
     def fail(job: ReportArguments) -> int:
         raise PySparkException(text)
 
-    assert Program(ReportArguments, fail).run("report", ["--archive", "a", "--output", "b"]) == 1
+    assert run_job(ReportArguments, fail, "report", ["--archive", "a", "--output", "b"]) == 1
     expected = "error: the Spark Connect server does not answer: Socket closed (UNAVAILABLE)\n"
     assert capsys.readouterr().err == expected
 

@@ -31,8 +31,9 @@ def test_a_standalone_cluster_runs_the_job_of_this_installation() -> None:
     assert command[:5] == ["spark-submit", "--name", "openoutbox-archive", "--master", "spark://host:7077"]
     assert "--deploy-mode" not in command
     assert command[command.index("--packages") + 1] == "a:b:1"
-    program = Path(command[-4])
-    assert "ArchiveArguments" in program.read_text()
+    program, name = command[-5:-3]
+    assert name == "archive"
+    assert "start(sys.argv[1]" in Path(program).read_text()
     assert command[-3:] == ARGUMENTS
 
 

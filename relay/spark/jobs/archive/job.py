@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import Final
 
 from pyspark.sql import functions as f
@@ -18,7 +19,7 @@ from pyspark.sql import functions as f
 from relay.core.durations import time_text
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.steps import ArchiveProgress, ArchiveRun, archive_run
-from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
+from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
 from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.observed import show_counts
@@ -84,6 +85,4 @@ def _print_summary(progress: ArchiveProgress, job: ArchiveArguments, seconds: fl
     )
 
 
-_PROGRAM: Final = Program(ArchiveArguments, _work)
-main = _PROGRAM.main
-run = _PROGRAM.run
+run: Final = partial(run_job, ArchiveArguments, _work)

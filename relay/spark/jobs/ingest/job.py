@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from relay.spark.jobs.ingest.arguments import IngestArguments
 from relay.spark.jobs.ingest.preview import preview
 from relay.spark.jobs.ingest.shape import shape
-from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
+from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
 from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.observed import OBSERVATION, show_counts, show_run
@@ -127,6 +128,4 @@ def _print_summary(written: int, inserted: int, seconds: float, name: str) -> No
     print_result(f"{written} rows: {inserted} new, {written - inserted} there already; {seconds:.1f} s, {pace}; {name}")
 
 
-_PROGRAM: Final = Program(IngestArguments, _work)
-main = _PROGRAM.main
-run = _PROGRAM.run
+run: Final = partial(run_job, IngestArguments, _work)

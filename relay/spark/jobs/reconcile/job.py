@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,12 +27,7 @@ from pyspark.sql import functions as f
 from relay.spark.jobs.archive.formats import read_archive
 from relay.spark.jobs.folder import SUMMARY, Folder
 from relay.spark.jobs.parquet import materialize
-from relay.spark.jobs.program import (
-    Program,
-    print_result,
-    report_progress,
-    task_progress,
-)
+from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
 from relay.spark.jobs.reconcile import arrivals
 from relay.spark.jobs.reconcile.arguments import KINDS, ReconcileArguments
 from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, without_row
@@ -180,6 +175,4 @@ class _Run:
         return materialize(frame, f"{self._job.output}/{name}")
 
 
-_PROGRAM: Final = Program(ReconcileArguments, _work)
-main = _PROGRAM.main
-run = _PROGRAM.run
+run: Final = partial(run_job, ReconcileArguments, _work)

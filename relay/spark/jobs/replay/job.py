@@ -14,9 +14,10 @@ import json
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import Final
 
-from relay.spark.jobs.program import Program, print_result, report_progress, task_progress
+from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
 from relay.spark.jobs.replay.arguments import ReplayArguments
 from relay.spark.jobs.replay.steps import ReplayPreview, ReplayResult, preview, replay
 from relay.spark.jobs.session import open_session
@@ -65,6 +66,4 @@ def _print_summary(result: ReplayResult, job: ReplayArguments, seconds: float) -
         )
 
 
-_PROGRAM: Final = Program(ReplayArguments, _work)
-main = _PROGRAM.main
-run = _PROGRAM.run
+run: Final = partial(run_job, ReplayArguments, _work)

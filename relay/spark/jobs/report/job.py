@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,12 +21,7 @@ from pyspark.sql import functions as f
 from relay.spark.jobs.archive.formats import read_archive
 from relay.spark.jobs.folder import SUMMARY, Folder
 from relay.spark.jobs.parquet import materialize
-from relay.spark.jobs.program import (
-    Program,
-    print_result,
-    report_progress,
-    task_progress,
-)
+from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
 from relay.spark.jobs.report.arguments import ReportArguments
 from relay.spark.jobs.report.outcomes import (
     COUNTS,
@@ -89,6 +85,4 @@ def _outcomes(session: SparkSession, job: ReportArguments) -> DataFrame:
     return outcomes.where(f.col("type").isin(list(job.event_types))) if job.event_types else outcomes
 
 
-_PROGRAM: Final = Program(ReportArguments, _work)
-main = _PROGRAM.main
-run = _PROGRAM.run
+run: Final = partial(run_job, ReportArguments, _work)
