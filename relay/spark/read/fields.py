@@ -39,26 +39,17 @@ class FieldKind(StrEnum):
     boolean = "boolean"
 
 
-_SPARK: Final[dict[FieldKind, DataType]] = {
-    FieldKind.uuid: StringType(),
-    FieldKind.text: StringType(),
-    FieldKind.jsonb: StringType(),
-    FieldKind.bytea: BinaryType(),
-    FieldKind.time: TimestampType(),
-    FieldKind.integer: IntegerType(),
-    FieldKind.bigint: LongType(),
-    FieldKind.boolean: BooleanType(),
+_TYPES: Final[dict[FieldKind, tuple[DataType, pa.DataType]]] = {
+    FieldKind.uuid: (StringType(), pa.string()),
+    FieldKind.text: (StringType(), pa.string()),
+    FieldKind.jsonb: (StringType(), pa.string()),
+    FieldKind.bytea: (BinaryType(), pa.binary()),
+    FieldKind.time: (TimestampType(), pa.timestamp("us", tz="UTC")),
+    FieldKind.integer: (IntegerType(), pa.int32()),
+    FieldKind.bigint: (LongType(), pa.int64()),
+    FieldKind.boolean: (BooleanType(), pa.bool_()),
 }
-_ARROW: Final[dict[FieldKind, pa.DataType]] = {
-    FieldKind.uuid: pa.string(),
-    FieldKind.text: pa.string(),
-    FieldKind.jsonb: pa.string(),
-    FieldKind.bytea: pa.binary(),
-    FieldKind.time: pa.timestamp("us", tz="UTC"),
-    FieldKind.integer: pa.int32(),
-    FieldKind.bigint: pa.int64(),
-    FieldKind.boolean: pa.bool_(),
-}
+"""In Spark and in Arrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,62 +61,37 @@ class Field:
     nullable: bool = False
 
 
-OUTBOX: Final = (
-    Field("event_id", FieldKind.uuid),
-    Field("event_type", FieldKind.text),
-    Field("partition_key", FieldKind.text, nullable=True),
-    Field("payload", FieldKind.bytea),
-    Field("headers", FieldKind.jsonb),
-    Field("status", FieldKind.text),
-    Field("attempts", FieldKind.integer),
-    Field("last_error", FieldKind.text, nullable=True),
-    Field("available_at", FieldKind.time),
-    Field("locked_by", FieldKind.text, nullable=True),
-    Field("locked_at", FieldKind.time, nullable=True),
-    Field("delivered_at", FieldKind.time, nullable=True),
-    Field("created_at", FieldKind.time),
-    Field("updated_at", FieldKind.time),
+def _fields(text: str) -> tuple[Field, ...]:
+    """A table's columns; ``null`` stands behind one that may be null."""
+    words = [column.split() for column in text.split(", ")]
+    return tuple(Field(name, FieldKind(kind), nullable=bool(null)) for name, kind, *null in words)
+
+
+OUTBOX: Final = _fields(
+    "event_id uuid, event_type text, partition_key text null, payload bytea, headers jsonb, status text, "
+    "attempts integer, last_error text null, available_at time, locked_by text null, "
+    "locked_at time null, delivered_at time null, created_at time, updated_at time"
 )
 """The contract's columns, in its order."""
 
-DELIVERIES: Final = (
-    Field("id", FieldKind.text),
-    Field("event_id", FieldKind.text),
-    Field("tenant_id", FieldKind.text),
-    Field("destination_id", FieldKind.text),
-    Field("destination_type", FieldKind.text),
-    Field("topic", FieldKind.text),
-    Field("status", FieldKind.text),
-    Field("time", FieldKind.time),
-    Field("attempt_number", FieldKind.integer),
-    Field("manual", FieldKind.boolean),
-    Field("code", FieldKind.text, nullable=True),
-    Field("response_data", FieldKind.text, nullable=True),
-    Field("event_time", FieldKind.time),
-    Field("eligible_for_retry", FieldKind.boolean),
-    Field("event_data", FieldKind.bytea),
-    Field("event_metadata", FieldKind.jsonb),
-    Field("event_topic", FieldKind.text),
-    Field("event_destination_id", FieldKind.text),
+DELIVERIES: Final = _fields(
+    "id text, event_id text, tenant_id text, destination_id text, destination_type text, topic text, "
+    "status text, time time, attempt_number integer, manual boolean, code text null, "
+    "response_data text null, event_time time, eligible_for_retry boolean, event_data bytea, "
+    "event_metadata jsonb, event_topic text, event_destination_id text"
 )
 """An attempt in the delivery log, with its event."""
 
-EVENTS: Final = (
-    Field("sequence_num", FieldKind.bigint),
-    Field("tenant_id", FieldKind.uuid),
-    Field("stream_id", FieldKind.uuid),
-    Field("version", FieldKind.integer),
-    Field("type", FieldKind.text),
-    Field("meta", FieldKind.jsonb),
-    Field("data", FieldKind.jsonb, nullable=True),
-    Field("log_date", FieldKind.time),
+EVENTS: Final = _fields(
+    "sequence_num bigint, tenant_id uuid, stream_id uuid, version integer, type text, meta jsonb, "
+    "data jsonb null, log_date time"
 )
 """The event store's columns, in the order of its statements."""
 
 
 def schema_of(fields: Sequence[Field]) -> StructType:
     """The columns as Spark's schema."""
-    return StructType([StructField(field.name, _SPARK[field.kind], field.nullable) for field in fields])
+    return StructType([StructField(field.name, _TYPES[field.kind][0], field.nullable) for field in fields])
 
 
 def fields_of(names: Sequence[str], fields: Sequence[Field]) -> tuple[Field, ...]:
@@ -146,7 +112,7 @@ def requested_fields(schema: StructType, names: Sequence[str], fields: Sequence[
     if names and chosen != fields_of(names, fields):
         raise ConfigError("option columns: the schema has other columns; set one of the two")
     for field, column in zip(chosen, schema.fields, strict=True):
-        type_ = _SPARK[field.kind]
+        type_ = _TYPES[field.kind][0]
         if column.dataType != type_:
             raise ConfigError(
                 f"column {column.name}: is {column.dataType.simpleString()} in the user's schema; it must be "
@@ -158,4 +124,4 @@ def requested_fields(schema: StructType, names: Sequence[str], fields: Sequence[
 def arrow_schema(schema: StructType, fields: Sequence[Field]) -> pa.Schema:
     """The schema that Spark requires of a batch."""
     pairs = zip(fields, schema.fields, strict=True)
-    return pa.schema([pa.field(column.name, _ARROW[field.kind], column.nullable) for field, column in pairs])
+    return pa.schema([pa.field(column.name, _TYPES[field.kind][1], column.nullable) for field, column in pairs])
