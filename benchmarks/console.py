@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import statistics
 import time
@@ -49,6 +50,7 @@ PAGES = {
     "an event that waits": "/events/{waiting}",
     "dead letters": "/dead",
     "replay a group": "/changes/new?action=replay&event_type=t7",
+    "replay a cause": "/changes/new?action=replay&cause={cause}",
     "replay whatever was delivered": "/changes/new?action=replay&status=DELIVERED",
     "prune": "/prune",
     "types": "/types",
@@ -186,6 +188,8 @@ async def _watch(app: FastAPI, viewers: int, seconds: float, used: Processors) -
 def measure(url: str, options: argparse.Namespace, used: Processors) -> tuple[list[PageTime], Watching]:
     """The time of each page and answer on this outbox, and the waits of viewers."""
     app = build_console(Settings.from_env({"STORAGE_URL": url, "DELIVERY_LOG_URL": url}))
+    gc.collect()
+    gc.freeze()  # as the console does before it serves
     floor = statistics.median(_connection_time(url) for _ in range(options.requests))
     waiting = str(uuid.UUID(int=waiting_id(options.rows)))
 

@@ -22,13 +22,12 @@ from relay.core.finding import Finding, Level
 from relay.eventstore.statements import EventStoreStatements
 from relay.outbox.admin.overview import Overview, read_overview
 from relay.outbox.admin.trouble import counted, troubles
-from relay.postgres.codec import MOMENTS
-from relay.postgres.connect import SyncConnection, connect
+from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.grants import Holding, Right, holding
-from relay.postgres.operating import OPERATOR, fetch, short_transaction
+from relay.postgres.operating import fetch, short_transaction
+from relay.postgres.operators import operator_connection
 from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, quote_identifier, statement
-from relay.postgres.url import connection_parameters
 
 _DOING: Final = "looking at consumers"
 _STATEMENT: Final = "2000"  # milliseconds
@@ -58,9 +57,9 @@ class OutboxState(NamedTuple):
         return [finding for finding in self.findings if finding.subject not in absent]
 
 
-def read_state(url: str, table: TableName, store_schema: str | None = None) -> OutboxState:
+def read_state(url: str, table: TableName, store_schema: str | None = None, *, timeline: bool = False) -> OutboxState:
     """What is broken now. Raises as ``read_overview`` and ``consumer_troubles``."""
-    overview = read_overview(url, table)
+    overview = read_overview(url, table, timeline=timeline)
     set_aside = consumer_troubles(url, table, store_schema)
     return OutboxState(overview, [*troubles(overview), *(each.finding for each in set_aside)], set_aside)
 
@@ -73,9 +72,7 @@ def consumer_troubles(url: str, table: TableName, store_schema: str | None = Non
     schema = store_schema or DEFAULT_SCHEMA
     inbox = TableName(DEFAULT_INBOX, table.schema)
     tries = tries_of(inbox)
-    with translating():
-        connection = connect(connection_parameters(url, OPERATOR), MOMENTS)
-    with translating(_DOING), connection:
+    with operator_connection(url) as connection, translating(_DOING):
         letters = statement("inbox/letters:count", names={DEFAULT_INBOX: inbox, DEFAULT_TRIES: tries})
         parked = EventStoreStatements(schema).text("eventstore/parking:waiting")
         place = f"{quote_identifier(schema)}.event_parked"

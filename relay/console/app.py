@@ -38,6 +38,7 @@ from relay.console.problems import RequestProblem, problem_of
 from relay.console.readings import FreshAfterChanges
 from relay.console.static import static_files
 from relay.core.errors import OutboxError
+from relay.postgres.operators import keeping
 from relay.settings.settings import Settings
 from relay.version import __version__
 
@@ -110,7 +111,8 @@ async def _health() -> dict[str, str]:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = MOST_PLACES
     try:
-        yield
+        with keeping(app.state.console.url):
+            yield
     finally:
         await asyncio.to_thread(app.state.console.jobs.close)  # no thread of requests: they may all wait
         await app.state.console.log.close()

@@ -31,11 +31,8 @@ class Work(Protocol):
         """``on_batch`` receives the total after each batch, and may raise to stop; ``change_id`` is the record's."""
 
 
-"""Changes events and returns how many. Its argument takes the total after each batch, and may raise to stop."""
-
 _DOING: Final = "recording a change"
 _log = logging.getLogger(__name__)
-
 
 STOPPED_BY_PROCESS: Final = "the console was stopped; the same selection changes the rest"
 """What the record says of a change that ended with its process."""

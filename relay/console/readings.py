@@ -88,16 +88,17 @@ class Readings:
     """What the pages that follow the outbox show."""
 
     def __init__(self, url: str, table: TableName, store_schema: str | None = None) -> None:
-        self.overview = SharedReading(lambda: read_state(url, table, store_schema))
+        self.overview = SharedReading(lambda: read_state(url, table, store_schema, timeline=True))
+        self.state = SharedReading(lambda: read_state(url, table, store_schema))
         self.relays = SharedReading(lambda: read_fleet(url, table))
         self.types = SharedReading(lambda: read_event_types(url, table))
         self.causes = SharedReading(lambda: read_causes(url, table))
 
-    def overview_and_causes(self) -> tuple[OutboxState, FailureReading]:
+    def with_causes(self, reading: SharedReading[OutboxState]) -> tuple[OutboxState, FailureReading]:
         """Both, read at once. Where the causes take too long, their sample says so. Raises as ``read_state``."""
         with ThreadPoolExecutor(1) as beside:
             failing = beside.submit(self.causes.get)
-            state = self.overview.get()
+            state = reading.get()
         try:
             return state, failing.result()
         except StorageBusy as busy:
@@ -105,7 +106,7 @@ class Readings:
 
     def forget(self) -> None:
         """Show no reading again that began before now: something was changed."""
-        for reading in (self.overview, self.relays, self.types, self.causes):
+        for reading in (self.overview, self.state, self.relays, self.types, self.causes):
             reading.forget()
 
 

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from relay.outbox.admin.changes import Change, ChangeState, Request, begin, record_progress
-from relay.postgres.codec import MOMENTS
-from relay.postgres.connect import SyncConnection, connect
+from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.grants import naming_the_grant
-from relay.postgres.operating import OPERATOR, short_transaction
+from relay.postgres.operating import short_transaction
+from relay.postgres.operators import operator_connection
 from relay.postgres.sql import TableName
-from relay.postgres.url import connection_parameters
 
 DOING: Final = "recording a change"
 
@@ -24,11 +23,8 @@ def recording(url: str, advice: str) -> Iterator[SyncConnection]:
 
     Raises as ``operating``, without its look at the outbox.
     """
-    parameters = connection_parameters(url, OPERATOR)
-    with translating():
-        opened = connect(parameters, MOMENTS)
-    with naming_the_grant(advice), translating(DOING), opened as connection, short_transaction(connection):
-        yield connection
+    with operator_connection(url) as opened, naming_the_grant(advice), translating(DOING), short_transaction(opened):
+        yield opened
 
 
 def recorded(

@@ -13,16 +13,14 @@ from typing import Any, Final, LiteralString
 from openoutbox.names import DEFAULT_TRIES, tries_of
 from openoutbox.schema import dead_letter_statements, inbox_statements
 from relay.core.errors import ConfigError, SchemaError
-from relay.postgres.codec import MOMENTS
 from relay.postgres.connect import SyncConnection as Connection
-from relay.postgres.connect import connect
 from relay.postgres.errors import translating
 from relay.postgres.grants import create_in, granting
 from relay.postgres.migrate import migrate
 from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
-from relay.postgres.operating import OPERATOR, fetch
+from relay.postgres.operating import fetch
+from relay.postgres.operators import operator_connection
 from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, statement
-from relay.postgres.url import connection_parameters
 
 _DOING: Final = "creating the inbox"
 _COLUMNS: Final = ["consumer text", "event_id text", "received_at timestamp with time zone"]
@@ -113,10 +111,7 @@ def rows(
 
 @contextmanager
 def _connected(url: str, doing: str) -> Iterator[Connection]:
-    parameters = connection_parameters(url, OPERATOR)
-    with translating():
-        connected = connect(parameters, MOMENTS)
-    with translating(doing), connected as connection:
+    with operator_connection(url) as connection, translating(doing):
         yield connection
 
 

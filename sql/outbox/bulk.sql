@@ -4,18 +4,22 @@
 
 -- name: count
 -- How many events a change would take now, counted up to MOST; and the latest time among those counted.
--- Tags: dead, delivered or pending; and as page's: later, untried.
+-- Tags: dead, delivered or pending; and as page's: later, untried. With errors by the begin of last_error, of LONGEST
+-- characters, so many ERRORS at most: one row for each, with its text behind the time.
 -- Index: idx_openoutbox_prune_dead, idx_openoutbox_prune_delivered or idx_openoutbox_metrics_lag, or the primary key
 -- with IDS. Locks: none.
--- Parameters: earliest, until, unchanged, most, and where not NULL: event_type, partition_key, error, error_code, ids.
--- Result: count, time or NULL.
+-- Parameters: earliest, until, unchanged, most, and where not NULL: event_type, partition_key, error, error_code, ids; with
+-- errors: longest, errors. Result: count, time or NULL.
 SELECT
     COUNT(*),
     MAX(since)
+    -- , failure --? errors
 FROM (
-    SELECT updated_at AS since --? dead
-    -- SELECT delivered_at AS since --? delivered
-    -- SELECT created_at AS since --? pending
+    SELECT
+        -- LEFT(COALESCE(last_error, ''), %(longest)s::int) COLLATE "C" AS failure, --? errors
+        updated_at AS since --? dead
+        -- delivered_at AS since --? delivered
+        -- created_at AS since --? pending
     FROM openoutbox_events
     WHERE
         status = 'DEAD' --? dead
@@ -36,7 +40,9 @@ FROM (
         -- AND available_at > NOW() --? later
         -- AND attempts = 0 --? untried
     LIMIT %(most)s::bigint
-) AS counted;
+) AS counted
+-- GROUP BY failure LIMIT %(errors)s::bigint --? errors
+;
 
 -- name: replay
 -- DEAD or DELIVERED -> PENDING, by the operator (invariant 6), as if never tried.

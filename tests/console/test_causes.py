@@ -7,6 +7,7 @@ from html import unescape
 from pathlib import Path
 
 from openoutbox import Message, inbox
+from relay.console.api.causes import CauseItems
 from relay.inbox.table import create
 from relay.postgres.sql import DEFAULT_INBOX, TableName
 from tests.console.access.making import tokens_file
@@ -24,6 +25,8 @@ def test_what_a_cause_counts_is_found_and_changed(console: ConsoleClient, record
     recorded.database.run("UPDATE openoutbox_events SET last_error = 'FATAL: other' WHERE partition_key < 'key-4'")
     answer = console.get(f"{API}/causes").json()
     assert (answer["complete"], answer["sample"]) == (True, "")
+    CauseItems.model_validate(answer)  # the route itself looks at no value
+    assert {"dead", "relays"} == {finding["subject"] for finding in answer["findings"]}
     assert [(cause["error"], cause["dead"]) for cause in answer["causes"]] == [("no #", 6), ("other", 3)]
     name = answer["causes"][1]["cause"]
     listed = console.get(f"{API}/events", params={"cause": name}).json()

@@ -47,7 +47,7 @@ _EVENT = re.compile(r" event ([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b", r
 @router.get("/")
 def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> Response:
     """The whole page; its middle part alone for htmx."""
-    reading = console.readings.overview_and_causes()
+    reading = console.readings.with_causes(console.readings.overview)
     places = _PLACES if identity.role >= Role.ADMIN else _PLACES | {"prune": []}
 
     def values() -> dict[str, Any]:

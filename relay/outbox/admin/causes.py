@@ -136,17 +136,22 @@ class Cause:
         """The error with its variable parts folded, without the code, in characters that a terminal may show."""
         return self.name.error if self.message == self.last_error else CauseName.of(self.message).error
 
+    @functools.cached_property
+    def mark(self) -> str:
+        """What names it in commands and requests."""
+        return str(self.name.mark)
+
     @property
     def step(self) -> str:
         """What to do."""
         if not self.dead:
             return f"Relays repeat them. relay-cli show {self.sample}"
-        return f"Remove the cause, then: relay-cli replay --cause {shlex.quote(str(self.name.mark))}"
+        return f"Remove the cause, then: relay-cli replay --cause {shlex.quote(self.mark)}"
 
     def answer(self) -> dict[str, object]:
         """As JSON: what ``relay-cli causes --json`` and the API return."""
         return {
-            "cause": str(self.name.mark),
+            "cause": self.mark,
             "code": self.code,
             "error": self.error,
             "message": self.message,
@@ -154,8 +159,8 @@ class Cause:
             "retrying": self.retrying,
             "types": self.types,
             "keys": len(self.keys),
-            "first": self.first,
-            "last": self.last,
+            "first": time_text(self.first, "microseconds"),
+            "last": time_text(self.last, "microseconds"),
             "sample": self.sample,
             "minutes": {_minute(minute): events for minute, events in sorted(self.minutes.items())},
             "step": self.step,
@@ -190,16 +195,19 @@ def causes(groups: Iterable[ErrorGroup]) -> list[Cause]:
         if name is None:  # the same error of several types is folded once
             name = names[group.error] = CauseName.of(group.error)
         cause = found.get(name)
-        if cause is None:
-            cause = Cause(name, group.error, group.sample, group.first, group.last)
-            found[name] = cause
-        elif _later(group.last, cause.last):
+        events = group.dead + group.retrying
+        if cause is None:  # nothing to compare and to add up, which is most of the work where most causes are one group
+            types, keys, minutes = {group.event_type: events}, set(group.keys or ()), Counter(group.minutes or ())
+            times, counts = (group.first, group.last), (group.dead, group.retrying)
+            found[name] = Cause(name, group.error, group.sample, *times, *counts, types, keys, minutes)
+            continue
+        if _later(group.last, cause.last):
             cause.last, cause.last_error, cause.sample = group.last, group.error, group.sample
         if _later(cause.first, group.first):
             cause.first = group.first
         cause.dead += group.dead
         cause.retrying += group.retrying
-        cause.types[group.event_type] = cause.types.get(group.event_type, 0) + group.dead + group.retrying
+        cause.types[group.event_type] = cause.types.get(group.event_type, 0) + events
         cause.keys.update(group.keys or ())
         cause.minutes.update(group.minutes or ())
     for cause in found.values():

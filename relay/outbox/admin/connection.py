@@ -8,14 +8,13 @@ from typing import Any
 
 from relay.core.errors import SchemaError
 from relay.outbox.tablecheck import UNDEFINED_TABLE, creation, refuse_kind, refuse_missing
-from relay.postgres.codec import MOMENTS, Moment
+from relay.postgres.codec import Moment
 from relay.postgres.connect import SyncConnection as Connection
-from relay.postgres.connect import connect
 from relay.postgres.errors import translating
 from relay.postgres.grants import granting
-from relay.postgres.operating import OPERATOR, database_time, fetch, short_transaction
+from relay.postgres.operating import database_time, fetch, short_transaction
+from relay.postgres.operators import operator_connection
 from relay.postgres.sql import TableName, statement
-from relay.postgres.url import connection_parameters
 
 __all__ = [
     "Connection",
@@ -36,10 +35,11 @@ def operating(url: str, table: TableName, doing: str, rights: str = "SELECT") ->
     Raises ConfigError for a wrong URL, SchemaError for a wrong table and for a missing right (naming the GRANT of
     ``rights``), StorageUnavailable, and what ``relay.postgres.errors`` makes of the errors of statements.
     """
-    parameters = connection_parameters(url, OPERATOR)
-    with translating():
-        opened = connect(parameters, MOMENTS)
-    with granting(rights, table, opened.info.user), translating(doing), opened as connection:
+    with (
+        operator_connection(url) as connection,
+        granting(rights, table, connection.info.user),
+        translating(doing),
+    ):
         _check_table(connection, table)
         yield connection
 

@@ -45,7 +45,7 @@ class SearchPosition(NamedTuple):
         """What sorts positions in the order."""
         block, offset = block_and_offset(self.tid)
         sign = 1 if ascending else -1
-        return (sign * _seconds(self.since), -sign * ORDER.index(self.status), (sign * block, sign * offset))
+        return (sign * seconds_since_1970(self.since), -sign * ORDER.index(self.status), (sign * block, sign * offset))
 
 
 FIRST: Final = SearchPosition("infinity", ORDER[0], ABOVE_ALL)
@@ -206,7 +206,7 @@ def block_and_offset(tid: str) -> tuple[int, int]:
     return int(block), int(offset)
 
 
-def _seconds(moment: Moment) -> float:
+def seconds_since_1970(moment: Moment) -> float:
     """For comparing times, to the microsecond."""
     if isinstance(moment, datetime):
         since = moment - datetime(1970, 1, 1, tzinfo=UTC)

@@ -93,7 +93,7 @@ class Overview(NamedTuple):
     """Counts end at ``MOST_COUNTED``; an event that a pause holds is not late."""
     relays: list[ConnectedRelay]
     minutes: list[MinuteCount]
-    """The last hour, a row for each minute; the last row is the current minute."""
+    """The last hour, a row for each minute; the last row is the current minute. No row where none was asked for."""
     types: list[TypeCount]
     """The last hour."""
     oldest_delivered_age: float
@@ -108,26 +108,23 @@ class Overview(NamedTuple):
     """What the oldest due event waits for in its key, where it is late; an event that a pause holds is not."""
 
 
-def read_overview(url: str, table: TableName) -> Overview:
-    """Over one connection, all statements in one round trip. Raises StorageBusy as the module says."""
+def read_overview(url: str, table: TableName, *, timeline: bool = True) -> Overview:
+    """Over one connection, ``timeline`` with the minutes. Raises StorageBusy as the module says."""
     recent = {"seconds": 3600.0, "most": MOST_RECENT, "types": _TYPES}
     with bounded_reading(url, table, _DOING) as connection:
-        _, _, figures, relays, minutes, types, age, horizon = one_round_trip(
+        _, _, figures, relays, types, age, horizon = one_round_trip(
             connection,
             table,
             ("outbox/claim:guard", {}),
             ("outbox/search:index_scans", {}),
             ("outbox/search:figures", {"most": MOST_COUNTED}),
             ("outbox/search:relays", {"prefix": application_name("")}),
-            ("outbox/search:delivered_by_minute", {"minutes": _MINUTES, "most": MOST_IN_MINUTE}),
             ("outbox/search:recent_types", recent),
             ("outbox/backlog:oldest_delivered_age", {}),
             ("horizon:held", {}),
         )
         held = read_held(connection, table)
-        points: list[SeriesPoint] | None = None
-        with suppress(SchemaError), connection.transaction():
-            points = read_points(connection, table, _MINUTES)
+        minutes = _read_minutes(connection, table) if timeline else []
         reports: list[FleetMember] = []
         with suppress(SchemaError), connection.transaction():
             reports = [member for member in read_members(connection, table) or () if member.living]
@@ -139,7 +136,7 @@ def read_overview(url: str, table: TableName) -> Overview:
     return Overview(
         Figures(backlog, in_flight),
         [ConnectedRelay(*row) for row in relays],
-        _counted([MinuteCount(*row) for row in minutes], points or ()),
+        minutes,
         [TypeCount(*row) for row in types],
         float(age[0][0]),
         XminHorizon.of(horizon[0]),
@@ -177,9 +174,14 @@ def _read_ahead_of_oldest(
     return ()
 
 
-def _counted(minutes: list[MinuteCount], points: Iterable[SeriesPoint]) -> list[MinuteCount]:
+def _read_minutes(connection: Connection, table: TableName) -> list[MinuteCount]:
     """The minutes with what the relays counted of each: also deliveries whose rows are deleted, or were estimated."""
-    by_start = {point.start: point for point in points if point.counted}
+    bounds = {"minutes": _MINUTES, "most": MOST_IN_MINUTE}
+    minutes = [MinuteCount(*row) for row in rows(connection, "outbox/search:delivered_by_minute", table, bounds)]
+    points: list[SeriesPoint] | None = None
+    with suppress(SchemaError), connection.transaction():
+        points = read_points(connection, table, _MINUTES)
+    by_start = {point.start: point for point in points or () if point.counted}
     return [_with(minute, by_start.get(minute.minute)) for minute in minutes]
 
 

@@ -18,9 +18,9 @@ from relay.core.blame import kept, quarters
 from relay.core.errors import StorageError
 from relay.core.event import Status
 from relay.outbox.admin import examination
-from relay.outbox.admin.causes import CauseMark
+from relay.outbox.admin.causes import LONGEST, CauseMark
 from relay.outbox.admin.connection import Connection, Moment, database_time, rows, short_transaction
-from relay.outbox.admin.examination import Examination, ExaminedEvent, SearchPosition
+from relay.outbox.admin.examination import Examination, ExaminedEvent, SearchPosition, seconds_since_1970
 from relay.postgres.errors import translating
 from relay.postgres.operating import uninterrupted
 from relay.postgres.refused import BulkRefusals
@@ -29,6 +29,8 @@ from relay.postgres.sql import TableName, statement
 COUNT_MOST: Final = 5_000_000
 """Where counting stops."""
 _DOING: Final = "changing events"
+_MOST_JUDGED: Final = 100_000  # events that are counted by their errors
+_MOST_ERRORS: Final = 20_000
 _LONGEST_WAIT: Final = 1.0  # seconds; then the caller may stop the change, and sees that it still runs
 
 Kind = Literal["pending", "delivered", "dead"]
@@ -117,12 +119,29 @@ class SelectionReader:
         since = self._filters["earliest"]
         if earliest is not None:
             since = max(earliest, since) if isinstance(since, datetime) else earliest
-        if self._cause is not None:
-            return self._count_by_reading(kind, most, since)
         ids = [str(id_) for id_ in self._ids] or None
         values = {**self._filters, "earliest": since, "most": most, "ids": ids}
+        if self._cause is not None:
+            judged = self._count_by_errors(kind, values, self._cause)
+            count, latest = judged or self._count_by_reading(kind, most, since)
+            return min(count, most), latest
         [(count, latest)] = rows(self._connection, "outbox/bulk:count", self._table, values, kind, *self._tags)
         return count, latest
+
+    def _count_by_errors(
+        self, kind: Kind, values: Mapping[str, object], cause: CauseMark
+    ) -> tuple[int, Moment | None] | None:
+        """As ``count``: the statement counts the events of each error. None where there are too many of either."""
+        code = cause.code if values["error_code"] is None else values["error_code"]
+        bounds = {"most": _MOST_JUDGED, "errors": _MOST_ERRORS, "longest": LONGEST}
+        values = {**values, **bounds, "error_code": code}
+        found = rows(self._connection, "outbox/bulk:count", self._table, values, kind, "errors", *self._tags)
+        if len(found) == _MOST_ERRORS or sum(events for events, _, _ in found) == _MOST_JUDGED:
+            return None
+        held = [(events, latest) for events, latest, error in found if cause.holds(error)]
+        return sum(events for events, _ in held), max(
+            (latest for _, latest in held), key=seconds_since_1970, default=None
+        )
 
     def _count_by_reading(self, kind: Kind, most: int, earliest: object) -> tuple[int, Moment | None]:
         """As ``count``, where the statement cannot tell which events take part."""
@@ -132,7 +151,7 @@ class SelectionReader:
             latest = part[-1].event.since if part else latest
             if count >= most:
                 break
-        return min(count, most), latest
+        return count, latest
 
     def read(self, kind: Kind, earliest: object = None) -> Iterator[list[ExaminedEvent]]:
         """The events, oldest first, those since ``earliest``; a part examines a bounded number of rows, or is empty."""

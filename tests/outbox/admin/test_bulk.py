@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -12,8 +13,10 @@ from relay.core.errors import StorageBusy
 from relay.outbox.admin import examination
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.bulk import change_events, count_events
+from relay.outbox.admin.causes import CauseName
+from relay.outbox.admin.examination import ExaminedEvent
 from relay.outbox.admin.replay import ReplayOptions
-from relay.outbox.admin.selection import Kind, Selection
+from relay.outbox.admin.selection import Kind, Selection, SelectionReader
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, give_rights
@@ -104,6 +107,37 @@ def test_what_the_selection_names_and_the_action_allows_is_changed(
     assert outbox.database.run("SELECT count(*) FROM openoutbox_cancelled WHERE NOT may_have_been_sent") == [(kept,)]
     outbox.check_invariants()
     assert change_events(url, TABLE, action, selection, BY_ANN) == 0
+
+
+@pytest.mark.parametrize("bound", [None, "_MOST_JUDGED", "_MOST_ERRORS"])
+def test_a_cause_is_counted_by_its_errors_or_by_reading_where_they_are_too_many(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch, bound: str | None
+) -> None:
+    fill(outbox)
+    outbox.database.run("UPDATE openoutbox_events SET last_error = 'E0: no ' || partition_key WHERE attempts > 0")
+    outbox.database.run("UPDATE openoutbox_events SET last_error = 'E0: no 1 ' || repeat('x ', 400) WHERE attempts = 0")
+    read: list[str] = []
+    reading = SelectionReader.read
+
+    def counting(self: SelectionReader, kind: Kind, earliest: object = None) -> Iterator[list[ExaminedEvent]]:
+        read.append(kind)
+        return reading(self, kind, earliest)
+
+    monkeypatch.setattr(SelectionReader, "read", counting)
+    if bound is not None:
+        monkeypatch.setattr(f"relay.outbox.admin.selection.{bound}", 2)
+    for error, kinds, expected in (
+        ("E0: no key-9", {}, 1),
+        ("E0: no key-9", {"event_type": "failed-0"}, 1),
+        ("E0: no key-9", {"event_type": "failed-1"}, 0),
+        ("E0: no 7 " + "x " * 500, {}, 24),
+        ("E0: no 7 " + "x " * 500, {"since": timedelta(minutes=4.5)}, 8),
+        ("E1: no key-9", {}, 0),
+    ):
+        selection = Selection(PENDING, cause=CauseName.of(error).mark, **kinds)
+        counted = count_events(outbox.owner_url, TABLE, Action.BURY, selection, BY_ANN)
+        assert (counted.events, counted.exact) == (expected, True), error
+    assert bool(read) == (bound is not None)
 
 
 def test_by_id_and_up_to_a_limit_the_oldest_first(outbox: Outbox) -> None:
