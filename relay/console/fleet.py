@@ -29,19 +29,28 @@ from relay.outbox.tablecheck import UNDEFINED_TABLE
 T = TypeVar("T")
 
 
-def relays_of_console(console: Console) -> list[FleetMember] | None:
-    """The relays; None without the extension fleet."""
-    return _optional(lambda: list_relays(console.url, console.table))
+def relays_of_console(console: Console) -> list[FleetMember]:
+    """The relays. Raises RequestProblem without the extension fleet."""
+    return existing(_optional(lambda: list_relays(console.url, console.table)), console, "fleet")
 
 
-def pauses_of_console(console: Console) -> list[Pause] | None:
-    """The pauses in force; None without the extension pause."""
-    return _optional(lambda: list_pauses(console.url, console.table))
+def pauses_of_console(console: Console) -> list[Pause]:
+    """The pauses in force. Raises RequestProblem without the extension pause."""
+    return existing(_optional(lambda: list_pauses(console.url, console.table)), console, "pause")
 
 
 def settings_of_console(console: Console) -> list[RelaySettings] | None:
     """What the relays run with; None without the extension fleet."""
     return _optional(lambda: list_settings(console.url, console.table))
+
+
+def existing(read: T | None, console: Console, extension: str) -> T:
+    """What was read of an extension's table. Raises RequestProblem where the outbox lacks the extension."""
+    if read is None:
+        message = f"table {console.table} lacks the extension {extension}; run as the owner: relay-cli migrate"
+        message += f" --table {console.table} --with {extension}"
+        raise RequestProblem(503, "extension-missing", message)
+    return read
 
 
 def _optional(read: Callable[[], list[T]]) -> list[T] | None:

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 from pydantic_core import to_json
 
-from relay.console.api.fleet import lacking
 from relay.console.api.models import ApiModel, Stamp, Statistics
 from relay.console.api.requests import READING
 from relay.console.context import ConsoleParts
+from relay.console.fleet import existing
 from relay.outbox.admin.overview import MOST_COUNTED
 from relay.outbox.admin.series import MOST_STEPS, read_series
 
@@ -152,7 +152,6 @@ def relay_series(
 ) -> SeriesItems:
     """What relays delivered, failed and buried, minute by minute for a week. Needs the extension series."""
     step = -(-minutes // MOST_STEPS)
-    points = read_series(console.url, console.table, -(-minutes // step), step, event_type)
-    if points is None:
-        raise lacking(console.table, "series")
+    read = read_series(console.url, console.table, -(-minutes // step), step, event_type)
+    points = existing(read, console, "series")
     return SeriesItems.model_validate({"items": points, "step_minutes": step})

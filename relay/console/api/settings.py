@@ -5,11 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import Field
 
-from relay.console.api.fleet import lacking
 from relay.console.api.models import ApiModel
 from relay.console.api.requests import READING
 from relay.console.context import ConsoleParts
-from relay.console.fleet import settings_of_console
+from relay.console.fleet import existing, settings_of_console
 from relay.outbox.admin.fleet import compared_settings
 
 router = APIRouter(tags=["fleet"])
@@ -56,8 +55,6 @@ class RelaySettingItems(ApiModel):
 @router.get("/settings", dependencies=READING)
 def list_relay_settings(console: ConsoleParts) -> RelaySettingItems:
     """What each relay runs with, secrets masked. Needs the extension fleet."""
-    relays = settings_of_console(console)
-    if relays is None:
-        raise lacking(console.table, "fleet")
+    relays = existing(settings_of_console(console), console, "fleet")
     differing = [each for each in compared_settings(relays) if each.differs]
     return RelaySettingItems.model_validate({"items": relays, "differences": differing})
