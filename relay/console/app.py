@@ -43,20 +43,7 @@ from relay.settings.settings import Settings
 from relay.version import __version__
 
 API: Final = "/api/v1"
-_RESOURCES: Final = (
-    events,
-    causes,
-    changes,
-    outbox,
-    prune,
-    event_types,
-    fleet,
-    settings_api,
-    log,
-    store,
-    parked,
-    inbox,
-)
+_RESOURCES = (events, causes, changes, outbox, prune, event_types, fleet, settings_api, log, store, parked, inbox)
 """In the order of the document."""
 _PAGES: Final = (
     overview,
