@@ -1,6 +1,6 @@
 """Where operators' connections come from: those of commands, and those of the console, which keeps them.
 
-A command connects, and closes at its end. Within ``keeping`` whoever is done leaves the connection to the next one: a
+A command connects, and closes at its end. Within ``keeping`` a caller leaves the connection to the next one: a
 new one costs the server more than most answers do. One is used again only where the server answers on it within a
 second, so a lost one is replaced, and a hung server is what it is for a new connection: unavailable.
 """
