@@ -120,8 +120,9 @@ class Carrying:
             return
         timeout = transaction_timeout(self._options)
         begun = await self._holding.begin(part, epoch.since, timeout + settle_margin(self._options))
-        ids = {event.event_id for one in begun for event in one.events}
-        if left := [event for event in part if event.event_id not in ids]:
+        if sum(len(one.events) for one in begun) < len(part):
+            ids = {event.event_id for one in begun for event in one.events}
+            left = [event for event in part if event.event_id not in ids]
             self._sink([(event, _NOT_IN_TIME) for event in left])
             begun = self._without_gaps(begun, left)
         held = [event for one in begun for event in one.events]
@@ -152,10 +153,13 @@ class Carrying:
 
     def _sendable(self, part: Sequence[OutboxEvent]) -> list[OutboxEvent]:
         """Without those behind a failed one of their key, and those that no topic can take."""
+        topics = {topic: self._publisher.refused_topic(topic) for topic in {event.event_type for event in part}}
+        if not self._ended_keys and not any(topics.values()):
+            return list(part)
         refused: list[tuple[OutboxEvent, Outcome]] = []
         sendable = []
         for event in part:
-            outcome: Outcome | None = self._publisher.refused_topic(event.event_type)
+            outcome: Outcome | None = topics[event.event_type]
             if event.partition_key in self._ended_keys:
                 outcome = _BEHIND
             if outcome is None:
@@ -208,6 +212,9 @@ class Carrying:
         # What the broker has refused leaves a gap in the producer's sequence: it would refuse the next transaction.
         if not usable or transaction.failed:
             self._publisher.drop(self._slot)
+        if end is End.COMMITTED and not transaction.refused:
+            self._acknowledge(transaction, transaction.events)
+            return
         committed = [event for event in transaction.events if event.event_id not in transaction.refused]
         if end is End.UNKNOWN:
             committed = await self._decided(begun, committed)

@@ -72,14 +72,15 @@ def records(holder: str, begun: Sequence[Begun]) -> Iterator[Record]:
     """The proofs of one transaction."""
     for one in begun:
         fence = _microseconds(one.fence)
-        by_destination: dict[str, list[bytes]] = {}
+        by_destination: dict[str, list[EventId]] = {}
         for event in one.events:
-            by_destination.setdefault(event.proof_for, []).append(uuid.UUID(event.event_id).bytes)
+            by_destination.setdefault(event.proof_for, []).append(event.event_id)
         for destination, ids in by_destination.items():
             name = destination.encode()
             head = _HEAD.pack(_OF_COPIES, fence) + bytes([len(name)]) + name if name else _HEAD.pack(_OF_EVENTS, fence)
             for at in range(0, len(ids), _MOST_IDS):
-                yield holder, head + b"".join(ids[at : at + _MOST_IDS]), fence // 1000
+                # All in one call: it costs a tenth of making a UUID of each.
+                yield holder, head + bytes.fromhex("".join(ids[at : at + _MOST_IDS]).replace("-", "")), fence // 1000
 
 
 def rows_of(key: bytes | None, value: bytes | None) -> Iterator[tuple[LeasedRow, str]]:

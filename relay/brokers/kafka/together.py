@@ -33,6 +33,8 @@ class Together:
     def __init__(self) -> None:
         self.events: list[OutboxEvent] = []
         self._calls: dict[EventId, _Call] = {}
+        self._only: _Call | None = None
+        """That of all events, as long as there is one."""
         self._bytes = 0
 
     def takes(self, events: Sequence[OutboxEvent]) -> bool:
@@ -45,9 +47,11 @@ class Together:
 
     def add(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
         """One call more."""
+        call = _Call(sink, holding)
+        self._only = None if self.events else call
         self.events += events
         self._bytes += _bytes_of(events)
-        self._calls |= dict.fromkeys((event.event_id for event in events), _Call(sink, holding))
+        self._calls |= dict.fromkeys((event.event_id for event in events), call)
 
     def resolve_all(self, outcome: Outcome) -> None:
         """The same for every event: none of them has begun."""
@@ -75,6 +79,8 @@ class Together:
             call.holding.end(its)
 
     def _by_call(self, things: Iterable[_T], id_of: Callable[[_T], EventId]) -> Iterable[tuple[_Call, list[_T]]]:
+        if self._only is not None:
+            return [(self._only, list(things))]
         parts: dict[_Call, list[_T]] = defaultdict(list)
         for thing in things:
             parts[self._calls[id_of(thing)]].append(thing)

@@ -142,13 +142,17 @@ class Transaction:
             self.error = failure_of(error.args[0])
 
     def _fill(self, producer: Producer) -> None:
+        produced, produce, report = self._produced, producer.produce, self._report
         for event in self.events:
             if self._given_up or self.failed or self.error:
                 return
-            topic, value, key, headers, stamp = self._produced(event)
-            report = partial(self._report, event)
+            topic, value, key, headers, stamp = produced(event)
+            message = topic, value, key, -1, partial(report, event), None, stamp, headers
             try:
-                self._produce(producer, topic, value, key, -1, report, None, stamp, headers)
+                try:
+                    produce(*message)
+                except BufferError:
+                    self._produce(producer, *message)
             except KafkaException as error:
                 if error.args[0].fatal() or error.args[0].name() in _SAYS_NO_CAUSE:
                     raise  # the transaction is over; it says nothing about the event
@@ -159,6 +163,7 @@ class Transaction:
             self._produce(producer, self._proofs_topic, value, holder, 0, self._report_proof, None, timestamp)
 
     def _produce(self, producer: Producer, *message: Any) -> None:  # noqa: ANN401 - as the client takes it
+        """Wait until the client's queue has room for it."""
         while True:
             try:
                 producer.produce(*message)
