@@ -77,4 +77,4 @@ def test_no_two_panels_share_a_place(name: str) -> None:
 
 def test_the_document_lists_every_dashboard() -> None:
     text = (ROOT / "docs/operate/monitoring.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `([\w-]+)\.json` \|", text, re.MULTILINE) == list(DASHBOARDS)
+    assert re.findall(r"`([\w-]+)\.json`", text) == list(DASHBOARDS)
