@@ -8,6 +8,7 @@ import uuid
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
@@ -16,7 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from relay.brokers.kafka import proofs
 from relay.brokers.kafka.asking import KafkaAsking
 from relay.brokers.kafka.carrying import Carrying
-from relay.brokers.kafka.transaction import Produced, begin_epoch
+from relay.brokers.kafka.transaction import End, Produced, Transaction, begin_epoch, destroy
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import Fence, OutboxEvent
@@ -165,6 +166,28 @@ async def eventually_kept(asking: KafkaAsking) -> bool:
     while not await asking.keeps_proofs() and time.monotonic() < until:
         asking._look_at = 0.0
     return await asking.keeps_proofs()
+
+
+def test_what_a_producer_reports_while_it_is_destroyed_is_nothing_to_a_transaction_that_has_ended(
+    kafka: str, topic: MakeTopic
+) -> None:
+    """The event loop reads what has failed meanwhile."""
+    event = make_event(topic())
+    held = [begin_epoch({"bootstrap.servers": kafka, "transactional.id": uuid.uuid4().hex}, patience()).producer]
+    transaction = Transaction(
+        [event],
+        lambda _: [],
+        "",
+        lambda one: (one.event_type, b"", None, [], 0),
+        seconds=patience(),
+        receipts=False,
+        limit=1_000_000,
+    )
+    assert transaction.run(held[0]) == (End.COMMITTED, True)
+    held[0].begin_transaction()
+    held[0].produce(event.event_type, b"", on_delivery=partial(transaction._report, event))
+    destroy(held)
+    assert (held, transaction.error, transaction.failed) == ([], None, {})
 
 
 async def test_a_client_that_is_late_to_say_that_no_answer_came_ends_nothing() -> None:
