@@ -126,8 +126,7 @@ def _read(connection: Connection, table: TableName) -> StatsReading:
 
     held, problem = None, ""
     try:
-        backlog = read_held(connection, table)
-        held = [] if backlog is None else backlog.pauses
+        held = read_held(connection, table)
     except SchemaError as error:  # a reader without that right has the figures all the same
         problem = str(error)
     members = None

@@ -57,14 +57,12 @@ DELETE FROM openoutbox_pauses
 WHERE until <= NOW();
 
 -- name: held
--- How many of the SAMPLE oldest due rows each pause holds back, and how late the others are.
+-- How many of the SAMPLE oldest due rows each pause holds back.
 -- Index: idx_openoutbox_processing_queue, SAMPLE entries at most, after claim:guard in its transaction. Locks: none.
 -- Parameters: paused (patterns of LIKE), sample. Result for each pattern, in their order: how many; how many rows were
--- looked at; the age in seconds of the oldest of them that no pattern holds, 0 when there is none.
+-- looked at.
 WITH looked AS MATERIALIZED (
-    SELECT
-        event_type,
-        available_at
+    SELECT event_type
     FROM openoutbox_events
     WHERE status = 'PENDING' AND available_at <= NOW()
     ORDER BY available_at, created_at
@@ -73,15 +71,28 @@ WITH looked AS MATERIALIZED (
 
 SELECT
     (SELECT COUNT(*) FROM looked WHERE looked.event_type LIKE pause.pattern),
-    (SELECT COUNT(*) FROM looked),
-    (
-        SELECT
-            CASE
-                WHEN ISFINITE(MIN(available_at)) THEN GREATEST(DATE_PART('epoch', NOW() - MIN(available_at)), 0)
-                ELSE 0
-            END
-        FROM looked
-        WHERE event_type NOT LIKE ALL(%(paused)s::text[])
-    )
+    (SELECT COUNT(*) FROM looked)
 FROM UNNEST(%(paused)s::text[]) WITH ORDINALITY AS pause (pattern, place)
 ORDER BY pause.place;
+
+-- name: oldest_due
+-- The event that has been due longest of those that no pause holds, if it is among the SAMPLE oldest due rows.
+-- Index: idx_openoutbox_processing_queue, SAMPLE entries at most, after claim:guard in its transaction. Locks: none.
+-- Parameters: paused (patterns of LIKE), sample. Result: its id, and its age in seconds; no row without one.
+SELECT
+    event_id,
+    CASE WHEN ISFINITE(available_at) THEN GREATEST(DATE_PART('epoch', NOW() - available_at), 0) ELSE 0 END
+FROM (
+    SELECT
+        event_id,
+        event_type,
+        available_at,
+        created_at
+    FROM openoutbox_events
+    WHERE status = 'PENDING' AND available_at <= NOW()
+    ORDER BY available_at, created_at
+    LIMIT (SELECT %(sample)s::bigint)
+) AS looked
+WHERE event_type NOT LIKE ALL(%(paused)s::text[])
+ORDER BY available_at, created_at
+LIMIT 1;

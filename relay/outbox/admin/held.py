@@ -5,7 +5,9 @@ Reads only. The database user needs SELECT on the outbox and on the table of the
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from relay.core.pause import Pause
 from relay.outbox.admin.connection import Connection, rows
@@ -25,29 +27,37 @@ class HeldEvents(NamedTuple):
     """More events are due than were looked at, so there may be more of them."""
 
 
-class HeldBacklog(NamedTuple):
-    """What the pauses in force hold back, and how late the other events are."""
+class OldestDue(NamedTuple):
+    """The event that has been due longest of those that no pause holds."""
 
-    pauses: list[HeldEvents]
-    """The oldest pause first."""
-    oldest_due_age: float
-    """Seconds for which the oldest event that no pause holds has been due; 0.0 if all that were looked at are held."""
+    event_id: UUID
+    age: float
+    """Seconds."""
 
 
-def read_held(connection: Connection, table: TableName) -> HeldBacklog | None:
-    """Over a connection of ``operating``; None without a pause in force, and without the extension.
+def read_held(connection: Connection, table: TableName) -> list[HeldEvents]:
+    """The oldest pause first, over a connection of ``operating``; none without the extension.
 
     Raises SchemaError without SELECT on the table of the pauses; the message names the GRANT.
     """
     pauses = pauses_in_force(connection, table)
     if not pauses:
-        return None
+        return []
+    counts = _looked_at(connection, table, "outbox/pause:held", pauses)
+    return [
+        HeldEvents(pause, events, looked_at == MOST_LOOKED_AT)
+        for pause, (events, looked_at) in zip(pauses, counts, strict=True)
+    ]
+
+
+def read_oldest_due(connection: Connection, table: TableName, held: Iterable[HeldEvents]) -> OldestDue | None:
+    """None if these pauses hold all that were looked at."""
+    found = _looked_at(connection, table, "outbox/pause:oldest_due", [each.pause for each in held])
+    return OldestDue(*found[0]) if found else None
+
+
+def _looked_at(connection: Connection, table: TableName, query: str, pauses: Iterable[Pause]) -> list[tuple[Any, ...]]:
     parameters = {"paused": [pause.target.pattern for pause in pauses], "sample": MOST_LOOKED_AT}
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
-        counts = rows(connection, "outbox/pause:held", table, parameters)
-    held = [
-        HeldEvents(pause, events, looked_at == MOST_LOOKED_AT)
-        for pause, (events, looked_at, _) in zip(pauses, counts, strict=True)
-    ]
-    return HeldBacklog(held, counts[0][2])
+        return rows(connection, query, table, parameters)

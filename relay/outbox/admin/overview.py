@@ -6,7 +6,7 @@ costs more the more waits. A statement that takes longer than ``STATEMENT_SECOND
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from relay.outbox.admin.browse import Figures, read_figures
 from relay.outbox.admin.connection import Connection, Moment, rows
 from relay.outbox.admin.explain import read_ahead
 from relay.outbox.admin.fleet import FleetMember, read_members
-from relay.outbox.admin.held import MOST_LOOKED_AT, HeldEvents, read_held
+from relay.outbox.admin.held import HeldEvents, OldestDue, read_held, read_oldest_due
 from relay.outbox.admin.readings import bounded_reading, one_round_trip
 from relay.outbox.admin.series import SeriesPoint, read_points
 from relay.outbox.admin.why import EventAhead
@@ -130,9 +130,10 @@ def read_overview(url: str, table: TableName, *, timeline: bool = True) -> Overv
             reports = [member for member in read_members(connection, table) or () if member.living]
         [(*counts, in_flight)] = figures
         backlog = Backlog(*counts)
-        if held is not None:
-            backlog = backlog._replace(oldest_due_age=held.oldest_due_age)
-        ahead = _read_ahead_of_oldest(connection, table, backlog.oldest_due_age, held.pauses if held else ())
+        oldest = read_oldest_due(connection, table, held) if held or backlog.oldest_due_age >= LATE else None
+        if held:
+            backlog = backlog._replace(oldest_due_age=oldest.age if oldest else 0.0)
+        ahead = _read_ahead(connection, table, oldest)
     return Overview(
         Figures(backlog, in_flight),
         [ConnectedRelay(*row) for row in relays],
@@ -141,7 +142,7 @@ def read_overview(url: str, table: TableName, *, timeline: bool = True) -> Overv
         float(age[0][0]),
         XminHorizon.of(horizon[0]),
         reports,
-        () if held is None else held.pauses,
+        held,
         ahead,
     )
 
@@ -155,22 +156,17 @@ def read_present(
 ) -> Overview:
     """The overview of what was read already: without the last hour, the age of what is delivered, and the horizon."""
     relays = rows(connection, "outbox/search:relays", table, {"prefix": application_name("")})
-    ahead = _read_ahead_of_oldest(connection, table, figures.backlog.oldest_due_age, held)
+    late = figures.backlog.oldest_due_age >= LATE
+    ahead = _read_ahead(connection, table, read_oldest_due(connection, table, held) if late else None)
     connected = [ConnectedRelay(*row) for row in relays]
     return Overview(figures, connected, [], [], 0.0, XminHorizon(0, None), reports, held, ahead)
 
 
-def _read_ahead_of_oldest(
-    connection: Connection, table: TableName, due_age: float, held: Iterable[HeldEvents]
-) -> Sequence[EventAhead]:
-    """What the oldest due event that no pause holds waits for in its key; nothing is read where it is not late."""
-    if due_age < LATE:
-        return ()
-    parameters = {"paused": [one.pause.target.pattern for one in held], "sample": MOST_LOOKED_AT}
-    with suppress(SchemaError), connection.transaction():
-        connection.execute(statement("outbox/claim:guard"))
-        for (event_id,) in rows(connection, "outbox/why:oldest", table, parameters):
-            return read_ahead(connection, table, event_id)
+def _read_ahead(connection: Connection, table: TableName, oldest: OldestDue | None) -> Sequence[EventAhead]:
+    """What it waits for in its key, where it is late."""
+    if oldest is not None and oldest.age >= LATE:
+        with suppress(SchemaError), connection.transaction():
+            return read_ahead(connection, table, oldest.event_id)
     return ()
 
 
