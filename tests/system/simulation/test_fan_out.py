@@ -34,6 +34,16 @@ def test_what_waits_for_the_second_broker_may_take_all_of_few_places() -> None:
     assert [*violations(2001, 1), *violations(1457, 1)] == []
 
 
+def test_what_events_that_travel_alone_cost_is_no_fault_of_the_second_broker() -> None:
+    """Of twelve events four have one attempt left after leases that expired, and the second broker answers late."""
+    assert list(violations(101333, 1)) == []
+
+
+def test_a_lease_that_a_relay_with_a_shorter_one_has_taken_takes_the_names_with_it() -> None:
+    assert draw_fan_out(122097).leases_differ
+    assert list(violations(122097, 1)) == []
+
+
 @pytest.mark.histories
 @pytest.mark.parametrize("first", [_CHUNKS[0], *(pytest.param(one, marks=pytest.mark.soak) for one in _CHUNKS[1:])])
 def test_many_histories_keep_every_promise(first: int) -> None:
