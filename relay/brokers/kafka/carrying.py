@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, classify
@@ -54,6 +55,9 @@ class Producers(Protocol):
 
     def drop(self, slot: Slot) -> None:
         """Its next transaction begins with a new epoch."""
+
+    def filled(self) -> None:
+        """A transaction has all of its messages."""
 
     def fenced(self, slot: Slot, *, in_force: bool) -> None:
         """Another relay has ended its epoch; ``in_force``: although the leases of its transaction were."""
@@ -178,11 +182,13 @@ class Carrying:
             )
             return list(records(self._options.relay_id, [one for one in left if one.events]))
 
+        filled = partial(asyncio.get_running_loop().call_soon_threadsafe, self._publisher.filled)
         return Transaction(
             held,
             proofs,
             topic_of(self._options.transactions_prefix),
             self._produced,
+            filled,
             seconds=timeout,
             receipts=self._options.receipts,
             limit=self._options.batch_bytes,

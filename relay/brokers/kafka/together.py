@@ -18,6 +18,7 @@ from relay.core.proofs import Begun, HeldLeases
 _T = TypeVar("_T")
 
 _MOST_EVENTS: Final = 1000
+_BACKLOG: Final = 50  # events: fewer are those that come in while nothing waits, and begin at once
 _MOST_BYTES: Final = 8_000_000  # of payload; what is large enough gains nothing, and its transaction would last
 
 
@@ -44,6 +45,11 @@ class Together:
             and self._bytes + _bytes_of(events) <= _MOST_BYTES
             and not any(event.event_id in self._calls for event in events)
         )
+
+    @property
+    def grows(self) -> bool:
+        """Whether more is worth a wait: one of a hundred events costs the broker nearly what one of a thousand does."""
+        return _BACKLOG <= len(self.events) < _MOST_EVENTS
 
     def add(self, events: Sequence[OutboxEvent], sink: OutcomeSink, holding: HeldLeases) -> None:
         """One call more."""

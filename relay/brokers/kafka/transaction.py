@@ -65,12 +65,16 @@ class Transaction:
         proofs: Callable[[frozenset[EventId]], Sequence[Record]],
         proofs_topic: str,
         produced: Callable[[OutboxEvent], Produced],
+        filled: Callable[[], object],
         *,
         seconds: float,
         receipts: bool,
         limit: int,
     ) -> None:
-        """``proofs`` of the events without the refused ones; ``limit`` is the client's own on a message's bytes."""
+        """``proofs`` of the events without the refused ones; ``limit`` is the client's own on a message's bytes.
+
+        ``filled`` is called once the broker has all messages, or one has failed; from the thread of ``run``.
+        """
         self.events = events
         self.refused: dict[EventId, Outcome] = {}
         """Events that the client itself did not take; they are in no transaction."""
@@ -80,7 +84,7 @@ class Transaction:
         """Why it was aborted, where no event is to blame."""
         self.receipts: dict[EventId, Receipt] = {}
         self._proofs, self._proofs_topic = proofs, proofs_topic
-        self._produced = produced
+        self._produced, self._filled = produced, filled
         self._with_receipts, self._limit = receipts, limit
         self._until = time.monotonic() + seconds
         self._lock = threading.Lock()
@@ -116,6 +120,7 @@ class Transaction:
             self.error = failure_of(error.args[0])
         except Exception as error:  # noqa: BLE001 - a message that cannot be made
             self.error = Failure(type(error).__name__, str(error), False)
+        self._filled()
         with self._lock:
             self._decided = not (self._given_up or self.failed or self.error)
         if self._decided:

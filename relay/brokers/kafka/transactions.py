@@ -2,7 +2,7 @@
 
 Some producers take turns, so that one commits while the others fill; each has a transactional id of its own, which
 follows from RELAY_ID. What a call of ``publish_held`` hands over is one transaction, together with the calls that come
-while all producers are busy, and more transactions where Kafka refuses some.
+while all producers are busy or, of a backlog, while another is being filled; and more where Kafka refuses some.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _OWN_WITHIN: Final = 10.0  # seconds for the own transactions to end
 _OPEN_WITHIN: Final = 5.0  # seconds for a look at the topic of proofs before the start
 _GIVEN_UP_WITHIN: Final = 2.0  # seconds; what is late then has not begun, or is not committed any more
 _AGAIN: Final = 1.0  # seconds between two tries to decide a transaction
+_TURN: Final = 0.05  # seconds; one that is filled longer than that keeps no other from beginning
 
 
 def publisher_of(options: KafkaOptions) -> Publisher:
@@ -58,6 +59,9 @@ class KafkaTransactions(KafkaAsking, Proofs):
         self._taking: asyncio.Task[None] | None = None
         """It waits for that producer."""
         self._started = asyncio.Event()
+        self._turn = asyncio.Event()
+        """No transaction of a backlog is being filled, or what waits for that has no room for more."""
+        self._turn.set()
         self._preparing: asyncio.Task[None] | None = None
         self._prepared = False
         self._unprepared = "the transactions of this relay's former life are being ended"
@@ -90,6 +94,7 @@ class KafkaTransactions(KafkaAsking, Proofs):
             return
         while self._waiting is not None and not self._waiting.takes(events):
             self._started.clear()
+            self._turn.set()
             await self._started.wait()
         if self._waiting is None:
             self._waiting = Together()
@@ -106,6 +111,11 @@ class KafkaTransactions(KafkaAsking, Proofs):
 
     async def _start_next(self) -> None:
         slot = await self._take()
+        if self._waiting is not None and self._waiting.grows:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TURN):
+                    await self._turn.wait()
+            self._turn.clear()
         if (together := self._let_go()) is None:
             self._put_back(slot)
         else:
@@ -148,8 +158,13 @@ class KafkaTransactions(KafkaAsking, Proofs):
             _log.info("every relay has KAFKA_TRANSACTIONS: exactly once", extra={"action": "transactions_on"})
         self._others = relays
 
+    def filled(self) -> None:
+        """A transaction has all of its messages: what waits may begin."""
+        self._turn.set()
+
     def _carried_out(self, slot: Slot, task: asyncio.Task[None]) -> None:
         del self._carried[task]
+        self.filled()
         self._put_back(slot)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a transaction ended unexpectedly", exc_info=error, extra={"action": "publisher_error"})

@@ -179,6 +179,7 @@ def test_what_a_producer_reports_while_it_is_destroyed_is_nothing_to_a_transacti
         lambda _: [],
         "",
         lambda one: (one.event_type, b"", None, [], 0),
+        list[None],
         seconds=patience(),
         receipts=False,
         limit=1_000_000,

@@ -95,6 +95,41 @@ async def test_an_event_that_cannot_be_sent_gets_its_verdict_and_is_not_proven(
     assert events[2].event_id in sending.leases.ended
 
 
+async def test_of_a_backlog_one_transaction_is_filled_at_a_time(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes meanwhile shares the next one, until there is no room; a few events begin at once."""
+    monkeypatch.setattr("relay.brokers.kafka.transactions._TURN", patience())
+    publisher, sizes = sending.publisher, [len(one) for one in sending.leases.begun]
+    publisher._turn.clear()  # one is being filled
+
+    async def publish(first: int, number: int) -> None:
+        events = [event(10_000 + first + one) for one in range(number)]
+        await publisher.publish_held(events, sending.take, sending.leases)
+        for _ in range(20):  # time to begin
+            await asyncio.sleep(0)
+
+    async def begun(*more: int) -> None:
+        sizes.extend(more)
+        await eventually(lambda: [len(one) for one in sending.leases.begun] == sizes, what="these have begun")
+
+    await publish(0, 10)
+    await begun(10)
+    await eventually(lambda: len(sending.outcomes) == 10, what="they are acknowledged")
+    publisher._turn.clear()
+    await publish(100, 60)
+    await publish(200, 80)
+    assert len(sending.leases.begun) == len(sizes)
+    publisher.filled()
+    await begun(60, 80)
+    await eventually(lambda: not any(slot.busy for slot in publisher._slots), what="they have ended")
+    publisher._turn.clear()
+    await publish(1000, 600)
+    assert len(sending.leases.begun) == len(sizes)
+    await publish(2000, 600)  # no room beside the others, which begin
+    await begun(600)
+
+
 async def test_a_lease_that_does_not_last_is_given_back_without_an_attempt(sending: Sending) -> None:
     events = [event(301), event(302)]
     sending.leases.short.add(events[0].event_id)
@@ -120,7 +155,9 @@ def test_nothing_is_asked_of_a_producer_after_a_fatal_error() -> None:
 
     one = event(350)
     produced: Produced = (TOPIC, b"", None, [], 0)
-    transaction = Transaction([one], lambda _: [], "proofs", lambda _: produced, seconds=1, receipts=False, limit=100)
+    transaction = Transaction(
+        [one], lambda _: [], "proofs", lambda _: produced, list[None], seconds=1, receipts=False, limit=100
+    )
     assert transaction.run(Fenced()) == (End.ABORTED, False)  # type: ignore[arg-type]
     assert (asked, transaction.refused) == ([], {})
 

@@ -35,8 +35,11 @@ def fenced(address: str, topics: list[str]) -> bool:
     fencing = threading.Thread(target=partial(begin_epoch, config, 30.0))
     fencing.start()
     events = [make_event(topic) for topic in topics for _ in range(FOR_EACH_TOPIC)]
-    send = partial(Transaction, events, lambda _: [], "", produced, seconds=5.0, receipts=False, limit=1_000_000)
-    transaction: Transaction = send()
+
+    def send() -> Transaction:
+        return Transaction(events, lambda _: [], "", produced, list[None], seconds=5.0, receipts=False, limit=1_000_000)
+
+    transaction = send()
     while transaction.error is None:
         transaction = send()
         transaction.run(held[0])
