@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -13,8 +13,6 @@ from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.pace import TokenBucket
 from relay.engine.destination.several import SeveralPublishers
-from relay.outbox.extensions import add_extension
-from relay.postgres.sql import TableName
 from relay.routing.rules import Routes
 from tests.brokers.harness.aws import SnsHarness, SqsHarness
 from tests.brokers.harness.base import Collector, Harness, make_event
@@ -26,7 +24,7 @@ from tests.brokers.harness.plain import NullHarness, StdoutHarness
 from tests.brokers.harness.rabbitmq import RabbitHarness
 from tests.brokers.harness.redis import RedisClusterHarness, RedisHarness
 from tests.brokers.harness.routed import RoutedHarness, SeveralHarness
-from tests.support.fixtures.outbox import Outbox, give_rights
+from tests.support.fixtures.outbox import Outbox
 from tests.support.servers.aws import CREDENTIALS, AwsServer
 from tests.support.servers.identities import Identities
 from tests.support.servers.kafka import KafkaServer
@@ -122,13 +120,15 @@ def breakable_aws() -> Iterator[AwsServer]:
         yield server
 
 
+@pytest.fixture
+def outbox_extensions() -> Sequence[str]:
+    """Those of the suite's own databases."""
+    return ("key-order", "fan-out")
+
+
 @pytest.fixture  # type: ignore[no-redef]  # instead of the suite's
 def law_outbox(outbox: Outbox) -> str:
     """A database of each test's own."""
-    for extension in ("key-order", "fan-out"):
-        add_extension(outbox.owner_url, TableName(), extension)
-    with outbox.database.connect() as connection:
-        give_rights(connection)
     return outbox.url
 
 

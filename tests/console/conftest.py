@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx
@@ -12,11 +12,9 @@ from fastapi import FastAPI
 from playwright.sync_api import Browser
 
 from relay.console.app import build_console
-from relay.outbox.extensions import add_extension
-from relay.postgres.sql import TableName
 from relay.settings.settings import Settings
 from tests.support.console import chromium
-from tests.support.fixtures.outbox import Outbox, give_rights
+from tests.support.fixtures.outbox import Outbox
 
 ADDRESS = "http://127.0.0.1:8090"
 
@@ -51,12 +49,14 @@ def client_of(url: str, **variables: str) -> ConsoleClient:
 
 
 @pytest.fixture
+def outbox_extensions(request: pytest.FixtureRequest) -> Sequence[str]:
+    """Those that the console needs, for a test of ``recorded``."""
+    return ("console", "pause", "fleet", "series") if "recorded" in request.fixturenames else ()
+
+
+@pytest.fixture
 def recorded(outbox: Outbox) -> Outbox:
     """The outbox with the record of changes, and the rights that the console needs."""
-    for extension in ("console", "pause", "fleet", "series"):
-        add_extension(outbox.owner_url, TableName(), extension)
-    with outbox.database.connect() as connection:
-        give_rights(connection)
     return outbox
 
 

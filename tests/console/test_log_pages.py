@@ -170,10 +170,10 @@ def test_each_role_sees_what_it_may(database: Database, tmp_path: Path) -> None:
     asyncio.run(console.app.state.console.log.close())
 
 
-def test_an_events_page_leads_to_its_attempts(recorded: Outbox, database: Database) -> None:
+def test_an_events_page_leads_to_its_attempts(recorded: Outbox) -> None:
     [id_] = recorded.insert([Row("t")])
-    stock_log(database.url, 8, event_id=id_)
-    console = client_of(recorded.url_of("console"), DELIVERY_LOG_URL=database.url)
+    stock_log(recorded.url, 8, event_id=id_)
+    console = client_of(recorded.url_of("console"), DELIVERY_LOG_URL=recorded.url)
     page = console.get(f"/events/{id_}").text
     assert links(page, r"/log/[^\"]+") == [f"/log/events/{id_}", "/log/attempts/attempt-7?tenant_id=acme"]
     assert links(console.get(f"/log/events/{id_}").text, r"/events[^\"]+") == [f"/events?event_id={id_}"]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from relay.outbox.options import KeyOrder
 from tests.outbox.harness import TABLES, MemoryHarness, PostgresHarness, StorageHarness
 from tests.support.fixtures.outbox import Outbox, through
+
+
+@pytest.fixture
+def outbox_extensions(request: pytest.FixtureRequest) -> Sequence[str]:
+    """The indexes of order per key, for a table that keeps it."""
+    params = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    return ("key-order",) if "in order" in str(params.get("table")) else ()
 
 
 @pytest.fixture(params=TABLES)
