@@ -29,6 +29,8 @@ from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.waiting import patience, wait_until
 
 EXTENSIONS: Final = ("console", "pause", "fleet", "series", "key-order")
+INTERVALS: Final = {"HEALTH_CHECK_INTERVAL": "500ms", "PUBLISHER_CONNECT_RETRY_INTERVAL": "500ms"}
+"""Of the relays, which look every five seconds by default."""
 WAITING: Final = 40
 """The events that each situation holds up, but for the one that refuses a single row."""
 
@@ -75,7 +77,7 @@ class Situation:
         """Start a relay, and return when it is ready."""
         self.proxy = self.stack.enter_context(TcpProxy(int(self.redis_url.rpartition(":")[2].partition("/")[0])))
         url = f"redis://127.0.0.1:{self.proxy.port}/0"
-        env = {"PUBLISHER_TYPE": "redis", "PUBLISHER_URL": url, "RELAY_ID": "relay-1", **variables}
+        env = {"PUBLISHER_TYPE": "redis", "PUBLISHER_URL": url, "RELAY_ID": "relay-1", **INTERVALS, **variables}
         return self.stack.enter_context(Daemon(self.outbox.relay_url, env)).wait_ready()
 
     def insert(self, *, count: int = WAITING, key: str | None = None, suffix: str = "") -> list[str]:
