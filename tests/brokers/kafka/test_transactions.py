@@ -142,7 +142,7 @@ async def test_a_lease_that_does_not_last_is_given_back_without_an_attempt(sendi
 
 
 def test_nothing_is_asked_of_a_producer_after_a_fatal_error() -> None:
-    """It can neither commit nor abort: a new epoch aborts what is open."""
+    """It can neither commit nor abort: a new epoch aborts what is open. What waits for its turn is told at once."""
     asked = []
 
     class Fenced:
@@ -160,10 +160,17 @@ def test_nothing_is_asked_of_a_producer_after_a_fatal_error() -> None:
     one = event(350)
     produced: Produced = (TOPIC, b"", None, [], 0)
     transaction = Transaction(
-        [one], lambda _: [], "proofs", lambda _: produced, list[None], seconds=1, receipts=False, limit=100
+        [one],
+        lambda _: [],
+        "proofs",
+        lambda _: produced,
+        lambda: asked.append("filled"),
+        seconds=1,
+        receipts=False,
+        limit=100,
     )
     assert transaction.run(Fenced()) == (End.ABORTED, False)  # type: ignore[arg-type]
-    assert (asked, transaction.refused) == ([], {})
+    assert (asked, transaction.refused) == (["filled"], {})
 
 
 def test_without_a_coordinator_the_brokers_settings_are_named() -> None:
