@@ -19,12 +19,11 @@ from relay.console.app import build_console
 from relay.core.pause import PauseScope, PauseTarget
 from relay.localservers.process import free_port
 from relay.outbox.admin.pause import pause
-from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from relay.settings.settings import Settings
 from tests.support.daemon import Daemon
-from tests.support.fixtures.database import Database, create_database, drop_database
-from tests.support.fixtures.outbox import Outbox, Row, give_rights
+from tests.support.fixtures.database import Database
+from tests.support.fixtures.outbox import Outbox, Row, extended
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.waiting import patience, wait_until
 
@@ -188,7 +187,10 @@ def serving(url: str) -> Iterator[str]:
 def all_situations(template: Database, redis_url: str) -> Iterator[dict[str, Situation]]:
     """All of them, by the names of their functions; they come about at the same time."""
     with ExitStack() as stack:
-        made = {each.__name__: Situation(_outbox(template, stack), redis_url, stack) for each in SITUATIONS}
+        made = {}
+        for each in SITUATIONS:
+            database = stack.enter_context(extended(template, EXTENSIONS))
+            made[each.__name__] = Situation(Outbox(database, database.url), redis_url, stack)
 
         def make(begin: Callable[[Situation], None]) -> None:
             its = made[begin.__name__]
@@ -198,14 +200,3 @@ def all_situations(template: Database, redis_url: str) -> Iterator[dict[str, Sit
         with ThreadPoolExecutor(len(SITUATIONS)) as threads:
             list(threads.map(make, SITUATIONS))
         yield made
-
-
-def _outbox(template: Database, stack: ExitStack) -> Outbox:
-    database = create_database(template.admin_url, template=template.name)
-    stack.callback(drop_database, database)
-    outbox = Outbox(database, database.url)
-    for extension in EXTENSIONS:
-        add_extension(outbox.owner_url, TableName(), extension)
-    with database.connect() as connection:
-        give_rights(connection)
-    return outbox
