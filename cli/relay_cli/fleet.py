@@ -13,7 +13,7 @@ from relay_cli.output import one_line, plural, print_json, say
 from relay_cli.screen import columns, span, wrapped
 
 if TYPE_CHECKING:
-    from relay.outbox.admin.fleet import FleetMember
+    from relay.outbox.admin.relays import FleetMember
 
 app = single_command()
 
@@ -31,7 +31,7 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
 
     Example: relay-cli fleet --json
     """
-    from relay.outbox.admin.fleet import differences, list_relays
+    from relay.outbox.admin.relays import differences, list_relays
 
     members = list_relays(*outbox_of(context, storage_url, table))
     faults = differences(members)

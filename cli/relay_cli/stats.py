@@ -119,9 +119,9 @@ class StatsReading:
 def _read(connection: Connection, table: TableName) -> StatsReading:
     from relay.core.errors import SchemaError
     from relay.outbox.admin.browse import read_figures
-    from relay.outbox.admin.fleet import read_members
     from relay.outbox.admin.held import read_held
     from relay.outbox.admin.overview import read_present
+    from relay.outbox.admin.relays import read_members
     from relay.outbox.admin.trouble import troubles
 
     held, problem = None, ""

@@ -7,18 +7,25 @@ that a variable means the same for all of them. Nothing connects here. What the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from relay.app.relay_identity import build_fleet
 from relay.app.required import required
 from relay.core.backoff import RetryPolicy
+from relay.core.ports import OptionalParts
 from relay.engine.options import EngineOptions
 from relay.outbox.options import LONGEST_STATEMENT, KeyOrder, PostgresOptions
+from relay.outbox.pausewatch import OutboxPauses
 from relay.outbox.replays import OutboxReplays
+from relay.outbox.series import OutboxSeries
+from relay.outbox.storage import PostgresOutbox
 from relay.outbox.wakeup import OutboxWakeUps
 from relay.postgres.prepared import Preparation
 from relay.settings.settings import Settings
+from relay.telemetry import catalogue as metrics
+from relay.telemetry.providers import Reading, Sample
 
 if TYPE_CHECKING:
     from relay.core.event import OutboxEvent
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
 
 DestinationOf = Callable[["OutboxEvent"], tuple[str, str]]
 """The name and type of an event's destination."""
+_PARTS = ("fan-out", "fleet", "pauses", "series", "wake-up")
 _RECORDER_SHARE = 0.1
 """Share of SHUTDOWN_TIMEOUT in which the recorder writes its queue after the relay has ended."""
 _QUEUED_BATCHES = 20
@@ -71,6 +79,18 @@ def build_wake_ups(settings: Settings) -> OutboxWakeUps | None:
     if not settings.wake_up:
         return None
     return OutboxWakeUps(required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
+
+
+def optional_parts(settings: Settings, storage: PostgresOutbox) -> OptionalParts:
+    """What the relay uses of the table's extensions, where these are there."""
+    table = settings.storage_table_name
+    pauses, series = OutboxPauses(storage, table), OutboxSeries(storage, table)
+    return OptionalParts(build_wake_ups(settings), pauses, build_fleet(settings, storage), series)
+
+
+def read_degraded(degraded: Mapping[str, str]) -> Iterator[Reading]:
+    """The provider of the metric on what is used of extensions and does not work."""
+    yield metrics.DEGRADED, [Sample((part,), float(part in degraded)) for part in _PARTS]
 
 
 def engine_options(settings: Settings, connection_timeout: float = 0.0) -> EngineOptions:

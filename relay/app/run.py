@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from relay.app import build
+from relay.app.build import optional_parts, read_degraded
 from relay.app.collector import set_collector
 from relay.app.destinations import Destinations
-from relay.app.fleet import optional_parts, read_degraded
 from relay.app.required import required
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.status import Exposition

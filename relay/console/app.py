@@ -17,7 +17,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from relay.console import access
-from relay.console.api import causes, changes, event_types, events, fleet, inbox, log, outbox, parked, prune, store
+from relay.console.api import causes, changes, event_types, events, inbox, log, outbox, parked, prune, store
+from relay.console.api import relays_and_pauses as relays_api
 from relay.console.api import settings as settings_api
 from relay.console.api.document import openapi_document
 from relay.console.conditional import ConditionalGet
@@ -26,10 +27,10 @@ from relay.console.pages import bulk, dead, overview
 from relay.console.pages import changes as change_pages
 from relay.console.pages import event_types as event_type_pages
 from relay.console.pages import events as event_pages
-from relay.console.pages import fleet as fleet_pages
 from relay.console.pages import log as log_pages
 from relay.console.pages import logins as login_pages
 from relay.console.pages import prune as prune_pages
+from relay.console.pages import relays_and_pauses as relay_pages
 from relay.console.pages import settings as settings_pages
 from relay.console.pages import store as store_pages
 from relay.console.pages.render import page
@@ -43,7 +44,7 @@ from relay.settings.settings import Settings
 from relay.version import __version__
 
 API: Final = "/api/v1"
-_RESOURCES = (events, causes, changes, outbox, prune, event_types, fleet, settings_api, log, store, parked, inbox)
+_RESOURCES = (events, causes, changes, outbox, prune, event_types, relays_api, settings_api, log, store, parked, inbox)
 """In the order of the document."""
 _PAGES: Final = (
     overview,
@@ -52,7 +53,7 @@ _PAGES: Final = (
     bulk,
     prune_pages,
     event_type_pages,
-    fleet_pages,
+    relay_pages,
     settings_pages,
     log_pages,
     store_pages,

@@ -30,7 +30,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from relay.core.fleet import NO_ANSWER
+from relay.core.heartbeats import NO_ANSWER
 from relay.core.outcome import Away
 from relay.core.places import Flow, type_of
 from relay.core.telemetry import Telemetry

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from relay.core.errors import SchemaError, StorageError
-from relay.core.fleet import HEARTBEAT, LIVING, heartbeat_reason
+from relay.core.heartbeats import HEARTBEAT, LIVING, heartbeat_reason
 from relay.core.outside import shown
 from relay.core.ports import Fleet, Heartbeat
 from relay.core.telemetry import RelayState

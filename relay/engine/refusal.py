@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from relay.core.blame import MOST_ALIKE, Party, Trial
 from relay.core.errors import StorageError
 from relay.core.event import EventId
-from relay.core.fleet import REFUSES
+from relay.core.heartbeats import REFUSES
 from relay.core.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)

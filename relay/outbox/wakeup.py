@@ -1,6 +1,6 @@
 """Wake-ups: a connection that listens for the notifications of the optional ``wake-up`` extension.
 
-The daemon wires it (``relay.app.fleet``) when ``WAKE_UP`` is on. It promises nothing but speed: an event that is not
+The daemon wires it (``relay.app.build``) when ``WAKE_UP`` is on. It promises nothing but speed: an event that is not
 announced, because the connection was lost, the trigger is missing or the notifications are thinned out, is found by
 polling. It needs a session, so it does not work behind a pooler in transaction mode; it needs no right but to connect.
 """

@@ -13,7 +13,7 @@ import pytest
 from relay.app import publishers
 from relay.app.destinations import Destinations
 from relay.app.duplicates import duplicate_window
-from relay.app.fleet import fingerprint
+from relay.app.relay_identity import fingerprint
 from relay.brokers.null import NullPublisher
 from relay.core.destination import DestinationState
 from relay.core.errors import ConfigError

@@ -12,7 +12,7 @@ import pytest
 
 from relay.core.errors import ConfigError, RowRefused, StorageUnavailable
 from relay.core.event import EventId
-from relay.core.fleet import HEARTBEAT, LIVING
+from relay.core.heartbeats import HEARTBEAT, LIVING
 from relay.core.outcome import Away
 from relay.core.ports import Heartbeat
 from relay.engine.context import EngineContext

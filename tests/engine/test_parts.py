@@ -12,7 +12,7 @@ import pytest
 
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.fleet import conditions_in, heartbeat_reason
+from relay.core.heartbeats import conditions_in, heartbeat_reason
 from relay.core.outcome import ACKNOWLEDGED, Away, ConnectionCut, Outcome, TimedOut
 from relay.core.status import Exposition
 from relay.engine.destination.destination import Times

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from relay.app.destinations import Destinations, read_plan
-from relay.app.fleet import reported_settings
 from relay.app.publishers import options_of
+from relay.app.relay_identity import reported_settings
 from relay.core.errors import ConfigError
 from relay.core.proofs import ProofReader, Proofs
 from relay.settings.settings import Settings

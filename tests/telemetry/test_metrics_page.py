@@ -12,9 +12,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from relay.app.build import read_degraded
 from relay.app.delivery_log import readings as log_readings
 from relay.app.destinations import Destinations
-from relay.app.fleet import read_degraded
 from relay.app.subscriptions import readings as subscription_readings
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from relay.console.api.models import ApiModel, Stamp, Statistics
 from relay.console.api.requests import READING
 from relay.console.context import ConsoleParts
-from relay.console.fleet import existing
+from relay.console.relays_and_pauses import existing
 from relay.outbox.admin.overview import MOST_COUNTED
 from relay.outbox.admin.series import MOST_STEPS, read_series
 

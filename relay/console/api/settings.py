@@ -8,8 +8,8 @@ from pydantic import Field
 from relay.console.api.models import ApiModel
 from relay.console.api.requests import READING
 from relay.console.context import ConsoleParts
-from relay.console.fleet import existing, settings_of_console
-from relay.outbox.admin.fleet import compared_settings
+from relay.console.relays_and_pauses import existing, settings_of_console
+from relay.outbox.admin.relays import compared_settings
 
 router = APIRouter(tags=["fleet"])
 

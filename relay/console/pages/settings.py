@@ -9,9 +9,9 @@ from starlette.responses import HTMLResponse
 
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
-from relay.console.fleet import settings_of_console
 from relay.console.pages.render import page
-from relay.outbox.admin.fleet import compared_settings
+from relay.console.relays_and_pauses import settings_of_console
+from relay.outbox.admin.relays import compared_settings
 
 router = APIRouter(include_in_schema=False)
 

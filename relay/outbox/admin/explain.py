@@ -13,13 +13,13 @@ from uuid import UUID
 
 from relay.core.errors import SchemaError, StorageBusy
 from relay.core.event import EventId, OutboxEvent, Status
-from relay.core.fleet import LIVING
+from relay.core.heartbeats import LIVING
 from relay.core.places import Places, Router
 from relay.outbox.admin.browse import ShownEvent, read_event
 from relay.outbox.admin.causes import LONGEST, Cause, ErrorGroup, causes
 from relay.outbox.admin.connection import Connection, database_time, operating, rows
-from relay.outbox.admin.fleet import read_members
 from relay.outbox.admin.readings import STATEMENT_SECONDS, bounded_reading, rows_beside
+from relay.outbox.admin.relays import read_members
 from relay.outbox.admin.why import EventAhead, Facts, Why, why
 from relay.outbox.options import application_name
 from relay.outbox.pauses import pauses_in_force

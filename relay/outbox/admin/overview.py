@@ -16,9 +16,9 @@ from relay.core.ports import Backlog
 from relay.outbox.admin.browse import Figures, read_figures
 from relay.outbox.admin.connection import Connection, Moment, rows
 from relay.outbox.admin.explain import read_ahead
-from relay.outbox.admin.fleet import FleetMember, read_members
 from relay.outbox.admin.held import HeldEvents, OldestDue, read_held, read_oldest_due
 from relay.outbox.admin.readings import bounded_reading, one_round_trip
+from relay.outbox.admin.relays import FleetMember, read_members
 from relay.outbox.admin.series import SeriesPoint, read_points
 from relay.outbox.admin.why import EventAhead
 from relay.outbox.options import application_name

@@ -7,7 +7,7 @@ from typing import Final
 
 from relay.core.durations import span
 from relay.core.finding import Finding, Level
-from relay.core.fleet import NO_ANSWER, REFUSES, ReportedCondition, conditions_in, reasons_beside
+from relay.core.heartbeats import NO_ANSWER, REFUSES, ReportedCondition, conditions_in, reasons_beside
 from relay.core.pause import PauseScope
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import LATE, MOST_COUNTED, Overview

@@ -33,13 +33,13 @@ from typing import Final, NamedTuple
 
 from relay.core.durations import time_text
 from relay.core.event import Status
-from relay.core.fleet import ReportedCondition, conditions_in
+from relay.core.heartbeats import ReportedCondition, conditions_in
 from relay.core.outcome import Transient
 from relay.core.outside import shown
 from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.core.places import Place, Places
 from relay.outbox.admin.browse import ShownEvent
-from relay.outbox.admin.fleet import FleetMember
+from relay.outbox.admin.relays import FleetMember
 from relay.postgres.codec import Moment
 
 _LONGEST_ERROR: Final = 300  # characters of last_error in a sentence

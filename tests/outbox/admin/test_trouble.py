@@ -12,9 +12,9 @@ from relay.core.durations import span
 from relay.core.pause import EVERYTHING, Pause, PauseScope, PauseTarget
 from relay.core.ports import Backlog
 from relay.outbox.admin.browse import Figures
-from relay.outbox.admin.fleet import FleetMember
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import ConnectedRelay, Overview, TypeCount
+from relay.outbox.admin.relays import FleetMember
 from relay.outbox.admin.trouble import troubles
 from relay.outbox.admin.why import EventAhead
 from relay.postgres.horizon import Holder, XminHorizon

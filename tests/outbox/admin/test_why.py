@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.core.fleet import conditions_in, heartbeat_reason, reasons_beside
+from relay.core.heartbeats import conditions_in, heartbeat_reason, reasons_beside
 from relay.core.outcome import Acknowledged, Transient
 from relay.core.pause import EVERYTHING, Pause, PauseScope, PauseTarget
 from relay.core.places import Place, Places
 from relay.outbox.admin.browse import ShownEvent
-from relay.outbox.admin.fleet import FleetMember
+from relay.outbox.admin.relays import FleetMember
 from relay.outbox.admin.why import EventAhead, Facts, why
 
 NOW: Final = datetime(2026, 3, 10, 12, tzinfo=UTC)

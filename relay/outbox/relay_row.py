@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 from relay.core.durations import in_words
 from relay.core.errors import ConfigError
-from relay.core.fleet import DESTINATION, FORGOTTEN, LIVING, ROUTES, CommonSettings, settings_that_differ
+from relay.core.heartbeats import DESTINATION, FORGOTTEN, LIVING, ROUTES, CommonSettings, settings_that_differ
 from relay.core.ports import Heartbeat
 from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.storage import PostgresOutbox

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.app.fleet import fingerprint, reported_settings
-from relay.core.fleet import same_destination
+from relay.app.relay_identity import fingerprint, reported_settings
+from relay.core.heartbeats import same_destination
 from relay.routing.reported import read_reported
 from relay.settings.settings import Settings
 from tests.brokers.harness.base import make_event

@@ -1,43 +1,24 @@
-"""What a relay uses of the extensions of its table, and what it tells the other relays about itself."""
+"""What a relay tells the other relays of its table about itself: where it delivers, and its settings."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
-from relay.app.build import build_wake_ups
 from relay.app.destinations import read_named, read_plan
 from relay.app.publishers import options_of
 from relay.brokers import kinds
-from relay.core.fleet import ROUTES
-from relay.core.ports import OptionalParts
-from relay.outbox.fleet import OutboxFleet, RelayIdentity
-from relay.outbox.pausewatch import OutboxPauses
-from relay.outbox.series import OutboxSeries
+from relay.core.heartbeats import ROUTES
+from relay.outbox.relay_row import OutboxFleet, RelayIdentity
 from relay.outbox.storage import PostgresOutbox
 from relay.routing.reported import routes_digest, routes_text
 from relay.settings.settings import Settings
 from relay.settings.shown import settings_json
-from relay.telemetry import catalogue as metrics
-from relay.telemetry.providers import Reading, Sample
 from relay.version import __version__
 
 _DIGITS = 12
-_PARTS = ("fan-out", "fleet", "pauses", "series", "wake-up")
-
-
-def optional_parts(settings: Settings, storage: PostgresOutbox) -> OptionalParts:
-    """What the relay uses of the table's extensions, where these are there."""
-    table = settings.storage_table_name
-    pauses, series = OutboxPauses(storage, table), OutboxSeries(storage, table)
-    return OptionalParts(build_wake_ups(settings), pauses, build_fleet(settings, storage), series)
-
-
-def read_degraded(degraded: Mapping[str, str]) -> Iterator[Reading]:
-    """The provider of the metric on what is used of extensions and does not work."""
-    yield metrics.DEGRADED, [Sample((part,), float(part in degraded)) for part in _PARTS]
 
 
 def build_fleet(settings: Settings, storage: PostgresOutbox) -> OutboxFleet:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from relay.core.fleet import FORGOTTEN, LIVING, CommonSettings, compared, settings_that_differ
+from relay.core.heartbeats import FORGOTTEN, LIVING, CommonSettings, compared, settings_that_differ
 from relay.core.pause import Pause
 from relay.outbox.admin.connection import Connection, fetch, operating_beside
 from relay.outbox.admin.readings import bounded_reading, rows_beside

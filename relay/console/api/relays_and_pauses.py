@@ -10,9 +10,9 @@ from pydantic import AliasPath, Field
 from relay.console.api.models import ApiModel, ChangeItem, Stamp, Time, Words
 from relay.console.api.requests import READING, IdempotencyKey, Operator, change_request
 from relay.console.context import ConsoleParts
-from relay.console.fleet import end_every_pause, end_pause, pauses_of_console, relays_of_console, set_pause
+from relay.console.relays_and_pauses import end_every_pause, end_pause, pauses_of_console, relays_of_console, set_pause
 from relay.core.pause import PauseScope, PauseTarget
-from relay.outbox.admin.fleet import differences
+from relay.outbox.admin.relays import differences
 
 router = APIRouter(tags=["fleet"])
 

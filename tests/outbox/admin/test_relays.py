@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from relay.core.errors import SchemaError
-from relay.outbox.admin.fleet import (
+from relay.outbox.admin.relays import (
     FleetMember,
     RelaySetting,
     RelaySettings,

@@ -11,9 +11,9 @@ import pytest
 
 from relay.core.errors import ConfigError, SchemaError
 from relay.core.ports import Heartbeat
-from relay.outbox.admin.fleet import RelaySetting, list_relays, list_settings
+from relay.outbox.admin.relays import RelaySetting, list_relays, list_settings
 from relay.outbox.extensions import add_extension
-from relay.outbox.fleet import OutboxFleet, RelayIdentity
+from relay.outbox.relay_row import OutboxFleet, RelayIdentity
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName, statement, without_parameters
 from tests.support.fixtures.outbox import Outbox, give_rights

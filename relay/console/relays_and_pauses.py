@@ -15,7 +15,6 @@ from relay.core.errors import ConfigError, SchemaError
 from relay.core.pause import Pause, PauseTarget
 from relay.outbox.admin.changes import Change, Request
 from relay.outbox.admin.connection import Connection
-from relay.outbox.admin.fleet import FleetMember, RelaySettings, list_relays, list_settings
 from relay.outbox.admin.pause import (
     check_pause,
     list_pauses,
@@ -24,6 +23,7 @@ from relay.outbox.admin.pause import (
     resume_all_within,
     resume_within,
 )
+from relay.outbox.admin.relays import FleetMember, RelaySettings, list_relays, list_settings
 from relay.outbox.tablecheck import UNDEFINED_TABLE
 
 T = TypeVar("T")
