@@ -22,7 +22,7 @@ from benchmarks.measured import Machine
 from benchmarks.servers import Servers
 from relay.core.backoff import RetryPolicy
 from relay.core.pause import Pause, PauseScope, PauseTarget
-from relay.outbox.options import PostgresOptions
+from relay.outbox.outbox_options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.prepared import Preparation
 from relay.postgres.sql import TableName

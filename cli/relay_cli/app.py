@@ -10,8 +10,8 @@ from typer.main import get_command
 
 from relay.version import __version__
 from relay_cli.groups import HELP, CommandGroup, prepare
-from relay_cli.options import StorageUrl
 from relay_cli.output import say
+from relay_cli.shared_options import StorageUrl
 
 COMMANDS: Final = {
     "migrate": "relay_cli.migrate",

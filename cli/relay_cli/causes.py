@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import one_line, plural, print_json, say
 from relay_cli.screen import columns, wrapped
+from relay_cli.shared_options import Json, StorageUrl, Table, read_settings, storage_of
 
 if TYPE_CHECKING:
     from relay.outbox.admin.causes import Cause

@@ -13,9 +13,9 @@ from relay.core.role import Role
 from relay.core.secrets import mask_secrets
 from relay_cli.groups import HELP, single_command
 from relay_cli.inbox_options import Inbox
-from relay_cli.options import Json, StorageUrl, Table, read_settings
 from relay_cli.output import one_line, print_json, say
 from relay_cli.screen import columns, painted, wrapped
+from relay_cli.shared_options import Json, StorageUrl, Table, read_settings
 from relay_cli.values import age, choice, choices
 
 app = single_command()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import StorageUrl, Table
+from relay_cli.shared_options import StorageUrl, Table
 
 app = single_command()
 

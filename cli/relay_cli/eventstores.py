@@ -10,8 +10,8 @@ import typer
 
 from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.codes import INTERRUPTED, TERMINATED
-from relay_cli.options import outbox_of
 from relay_cli.output import plural, print_json, say
+from relay_cli.shared_options import outbox_of
 from relay_cli.values import tenant_id
 
 if TYPE_CHECKING:

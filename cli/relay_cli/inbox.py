@@ -10,8 +10,8 @@ from relay_cli.early_end import reported
 from relay_cli.groups import command_group
 from relay_cli.inbox_letters import add_commands
 from relay_cli.inbox_options import InboxTable, location
-from relay_cli.options import DryRun, Json, StorageUrl
 from relay_cli.output import Bar, moment, one_line, plural, print_json, say
+from relay_cli.shared_options import DryRun, Json, StorageUrl
 from relay_cli.values import age, whole
 
 if TYPE_CHECKING:

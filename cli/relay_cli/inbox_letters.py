@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay_cli.inbox_options import InboxTable, location
-from relay_cli.options import Json, StorageUrl
 from relay_cli.output import moment, one_line, plural, print_json, say
+from relay_cli.shared_options import Json, StorageUrl
 from relay_cli.show import print_row, print_row_json
 from relay_cli.values import whole
 

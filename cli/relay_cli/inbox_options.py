@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from relay_cli.options import outbox_of
+from relay_cli.shared_options import outbox_of
 
 if TYPE_CHECKING:
     from relay.postgres.sql import TableName

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings
 from relay_cli.output import one_line, plural, print_json, say
+from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, read_settings
 
 if TYPE_CHECKING:
     from relay.brokers.kafka.setup import KafkaNeeds, SetUp

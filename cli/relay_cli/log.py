@@ -12,8 +12,8 @@ from relay_cli.groups import command_group
 from relay_cli.log_admin import add_commands
 from relay_cli.log_options import window, with_store
 from relay_cli.log_quarantine import app as quarantine
-from relay_cli.options import Json
 from relay_cli.output import say
+from relay_cli.shared_options import Json
 
 app = command_group("Read and maintain the delivery log: events and attempts to deliver them.")
 add_commands(app)

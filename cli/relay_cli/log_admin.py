@@ -13,8 +13,8 @@ from relay_cli import log_options
 from relay_cli.log_copy import copy
 from relay_cli.log_options import with_store
 from relay_cli.migrations import print_pending
-from relay_cli.options import DryRun, Json
 from relay_cli.output import print_json, say
+from relay_cli.shared_options import DryRun, Json
 from relay_cli.values import days
 
 if TYPE_CHECKING:

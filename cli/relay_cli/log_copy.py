@@ -12,8 +12,8 @@ import typer
 
 from relay_cli import log_options
 from relay_cli.log_options import open_log
-from relay_cli.options import Json
 from relay_cli.output import moment, print_json, say
+from relay_cli.shared_options import Json
 from relay_cli.values import age
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import typer
 from relay.core.durations import parse_duration, time_text
 from relay_cli import log_options
 from relay_cli.log_options import window, with_store
-from relay_cli.options import Json
 from relay_cli.output import Bar, on_terminal, say
+from relay_cli.shared_options import Json
 from relay_cli.values import whole
 
 if TYPE_CHECKING:

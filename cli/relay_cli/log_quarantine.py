@@ -9,8 +9,8 @@ import typer
 from relay_cli import log_options
 from relay_cli.groups import command_group
 from relay_cli.log_options import instant, with_store
-from relay_cli.options import Json
 from relay_cli.output import print_json, say
+from relay_cli.shared_options import Json
 from relay_cli.values import whole
 
 if TYPE_CHECKING:

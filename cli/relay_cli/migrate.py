@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, LiteralString
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
 from relay_cli.output import print_json, say
+from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, outbox_of
 
 if TYPE_CHECKING:
     from openoutbox.schema import Step

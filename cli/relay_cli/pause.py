@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import one_line, print_json, say
+from relay_cli.shared_options import Json, StorageUrl, Table, outbox_of
 from relay_cli.values import age, moment_with_zone
 from relay_cli.who import user_and_host
 

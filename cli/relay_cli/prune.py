@@ -9,9 +9,9 @@ import typer
 
 from relay_cli.early_end import reported
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of
 from relay_cli.output import Bar, moment, plural, print_json, say
 from relay_cli.screen import ago, columns, wrapped
+from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, outbox_of
 from relay_cli.values import age, whole
 
 if TYPE_CHECKING:

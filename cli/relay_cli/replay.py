@@ -12,8 +12,8 @@ import typer
 
 from relay_cli.early_end import reported
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import DryRun, Json, StorageUrl, Table, outbox_of, read_settings
 from relay_cli.output import Bar, plural, print_json, say
+from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, outbox_of, read_settings
 from relay_cli.values import age, bound, choice, choices, event_id, number, whole
 from relay_cli.who import user_and_host
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import one_line, print_json, say
 from relay_cli.pause import Prefix, Type, pause_answer, target_of
+from relay_cli.shared_options import Json, StorageUrl, Table, outbox_of
 
 app = single_command()
 

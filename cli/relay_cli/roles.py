@@ -12,8 +12,8 @@ from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.codes import INCOMPLETE
 from relay_cli.groups import HELP, single_command
 from relay_cli.inbox_options import Inboxes
-from relay_cli.options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.output import print_json, say
+from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, read_settings, storage_of
 from relay_cli.values import choice
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json
 from relay_cli.output import one_line, print_json, say
+from relay_cli.shared_options import Json
 
 if TYPE_CHECKING:
     from relay.core.outcome import Permanent

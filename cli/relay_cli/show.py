@@ -11,9 +11,9 @@ import typer
 
 from relay.core.json_text import indented
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import block, one_line, print_json, say
 from relay_cli.screen import ago, columns, painted, wrapped
+from relay_cli.shared_options import Json, StorageUrl, Table, outbox_of
 from relay_cli.values import event_id
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import typer
 
 from relay_cli.groups import command_group
 from relay_cli.log_options import log_url
-from relay_cli.options import StorageUrl, Table, outbox_of, read_settings
 from relay_cli.output import say
+from relay_cli.shared_options import StorageUrl, Table, outbox_of, read_settings
 from relay_cli.values import choice, choices
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import typer
 
 from relay_cli.codes import INTERRUPTED
 from relay_cli.groups import HELP, single_command
-from relay_cli.options import Json, StorageUrl, Table, outbox_of
 from relay_cli.output import clear_screen, one_line, plural, print_json, say
 from relay_cli.pause import pause_answer
 from relay_cli.screen import columns, span, wrapped
+from relay_cli.shared_options import Json, StorageUrl, Table, outbox_of
 from relay_cli.values import pause
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from relay_cli.eventstores import (
 )
 from relay_cli.groups import command_group
 from relay_cli.migrations import print_pending
-from relay_cli.options import DryRun, Json, StorageUrl
 from relay_cli.output import plural, say
+from relay_cli.shared_options import DryRun, Json, StorageUrl
 from relay_cli.store_parked import app as parked
 from relay_cli.values import choice, choices, stream_id, whole
 

@@ -11,8 +11,8 @@ from relay.core.durations import time_text
 from relay.core.errors import ConfigError
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
 from relay_cli.groups import command_group
-from relay_cli.options import Json, StorageUrl
 from relay_cli.output import plural, print_json, say
+from relay_cli.shared_options import Json, StorageUrl
 from relay_cli.values import stream_id, tenant_id
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import typer
 from relay.core.errors import ConfigError
 from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, with_store
 from relay_cli.groups import command_group
-from relay_cli.options import StorageUrl
 from relay_cli.output import plural, say
+from relay_cli.shared_options import StorageUrl
 from relay_cli.values import existing_file, tenant_id
 
 if TYPE_CHECKING:

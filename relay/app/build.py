@@ -16,7 +16,7 @@ from relay.app.required import required
 from relay.core.backoff import RetryPolicy
 from relay.core.ports import OptionalParts
 from relay.engine.options import EngineOptions
-from relay.outbox.options import LONGEST_STATEMENT, KeyOrder, PostgresOptions
+from relay.outbox.outbox_options import LONGEST_STATEMENT, KeyOrder, PostgresOptions
 from relay.outbox.pausewatch import OutboxPauses
 from relay.outbox.replays import OutboxReplays
 from relay.outbox.series import OutboxSeries
@@ -30,7 +30,7 @@ from relay.telemetry.providers import Reading, Sample
 if TYPE_CHECKING:
     from relay.core.event import OutboxEvent
     from relay.deliverylog import DeliveryLog
-    from relay.deliverylog.options import RecorderOptions
+    from relay.deliverylog.log_options import RecorderOptions
 
 DestinationOf = Callable[["OutboxEvent"], tuple[str, str]]
 """The name and type of an event's destination."""
@@ -114,8 +114,8 @@ def engine_options(settings: Settings, connection_timeout: float = 0.0) -> Engin
 
 def recorder_options(settings: Settings, destination_of: DestinationOf | None = None) -> RecorderOptions:
     """The DELIVERY_LOG_* variables that the recorder uses, and the names of the destination."""
+    from relay.deliverylog.log_options import RecorderOptions
     from relay.deliverylog.mapping import Naming
-    from relay.deliverylog.options import RecorderOptions
 
     return RecorderOptions(
         batch_size=settings.delivery_log_batch_size,

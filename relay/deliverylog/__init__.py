@@ -14,9 +14,9 @@ from relay.deliverylog.errors import (
     ResourceLimit,
     VersionMismatch,
 )
+from relay.deliverylog.log_options import DeliveryLogOptions
 from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.open import open_delivery_log
-from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.quarantine import QuarantinedEntry, QuarantineRetry
 from relay.deliverylog.query import (
     Granularity,

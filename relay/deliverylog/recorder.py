@@ -31,9 +31,9 @@ from relay.core.recorder import SettledAttempt
 from relay.core.replays import ReplayRecord
 from relay.core.verdict import Release
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
+from relay.deliverylog.log_options import RecorderOptions
 from relay.deliverylog.mapping import log_entry
 from relay.deliverylog.model import LogEntry
-from relay.deliverylog.options import RecorderOptions
 from relay.deliverylog.pace import Pace
 from relay.deliverylog.store import DeliveryLog
 

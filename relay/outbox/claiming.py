@@ -20,8 +20,8 @@ from relay.core.errors import StorageError, StorageTimeout
 from relay.core.event import Claim, EventId, OutboxEvent
 from relay.outbox.guard import ClaimGuard
 from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, ClaimSpan
-from relay.outbox.options import PostgresOptions
 from relay.outbox.ordered import OrderedClaim, leased
+from relay.outbox.outbox_options import PostgresOptions
 from relay.outbox.passing import BEFORE_ALL_ROWS, DueRow, PassedRows
 from relay.outbox.paused import PausedRows
 from relay.outbox.payloads import Appetite, PayloadReader, is_damage

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from relay.outbox.options import PostgresOptions, application_name
+from relay.outbox.outbox_options import PostgresOptions, application_name
 from relay.postgres.connect import DeadlineConnection, Generation, read_committed
 from relay.postgres.prepared import Prepared
 from relay.postgres.url import connection_parameters

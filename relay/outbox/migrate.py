@@ -19,7 +19,7 @@ from psycopg import IsolationLevel
 
 from openoutbox.schema import Step, index_names, steps
 from relay.core.errors import SchemaError
-from relay.outbox.options import MIGRATE
+from relay.outbox.outbox_options import MIGRATE
 from relay.outbox.schema import INDEXES
 from relay.outbox.schemadiff import (
     FoundColumn,

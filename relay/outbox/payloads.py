@@ -25,7 +25,7 @@ from relay.core.clock import steady_seconds
 from relay.core.durations import in_words
 from relay.core.errors import StorageError
 from relay.core.event import Claim, EventId, Fence, OutboxEvent
-from relay.outbox.options import PostgresOptions
+from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.sql import statement

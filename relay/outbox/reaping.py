@@ -39,7 +39,7 @@ from relay.core.event import EventId
 from relay.core.ports import Reaped
 from relay.core.proofs import ExpiredLeases, LeasedRow
 from relay.outbox.ahead import MOST_ROWS, LeasesAhead
-from relay.outbox.options import PostgresOptions
+from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.sql import statement

@@ -15,7 +15,7 @@ from datetime import datetime
 from relay.core.errors import SchemaError, StorageError
 from relay.core.event import EventId
 from relay.outbox.extensions import REPLAYS, replays_of
-from relay.outbox.options import application_name
+from relay.outbox.outbox_options import application_name
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
 from relay.postgres.grants import THE_USER, grant_on, rights_text
 from relay.postgres.sql import TableName, statement

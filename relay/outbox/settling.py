@@ -13,7 +13,7 @@ from psycopg import AsyncCursor
 from relay.core.event import EventId
 from relay.core.ports import Settled, Settlement
 from relay.outbox.head import Place
-from relay.outbox.options import PostgresOptions
+from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
 from relay.postgres.pipeline import one_transaction

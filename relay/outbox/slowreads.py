@@ -17,7 +17,7 @@ from relay.core.upkeep import Upkeep
 from relay.outbox.ahead import TimesAhead
 from relay.outbox.horizon import HorizonReader
 from relay.outbox.modewatch import ModeWatch
-from relay.outbox.options import PostgresOptions
+from relay.outbox.outbox_options import PostgresOptions
 from relay.outbox.paused import PausedRows
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.pipeline import one_transaction

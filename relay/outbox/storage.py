@@ -34,8 +34,8 @@ from relay.core.upkeep import Upkeep
 from relay.outbox.claiming import Claims
 from relay.outbox.connections import connections
 from relay.outbox.extensions import watched_tables
-from relay.outbox.options import PostgresOptions
 from relay.outbox.ordersequence import SAMPLE, OrderSequence
+from relay.outbox.outbox_options import PostgresOptions
 from relay.outbox.paused import PausedRows
 from relay.outbox.reaping import Reaping
 from relay.outbox.renewal import Renewer

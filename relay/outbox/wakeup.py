@@ -15,7 +15,7 @@ from contextlib import suppress
 import psycopg
 
 from relay.core.errors import StorageError
-from relay.outbox.options import application_name
+from relay.outbox.outbox_options import application_name
 from relay.outbox.tablecheck import creation
 from relay.postgres.connect import Connection, connect_async
 from relay.postgres.errors import classify

@@ -11,10 +11,10 @@ from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.nats.options import NatsOptions
 from relay.brokers.redis.options import RedisOptions
 from relay.core.backoff import RetryPolicy
+from relay.deliverylog.log_options import DeliveryLogOptions, RecorderOptions
 from relay.deliverylog.mapping import Naming
-from relay.deliverylog.options import DeliveryLogOptions, RecorderOptions
 from relay.engine.options import EngineOptions
-from relay.outbox.options import PostgresOptions
+from relay.outbox.outbox_options import PostgresOptions
 from relay.server.http import ServerOptions
 from relay.settings.settings import Settings
 from tests.support.options import (

@@ -15,7 +15,7 @@ import pytest
 
 from relay.console.static import STATIC
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import application_name
+from relay.outbox.outbox_options import application_name
 from relay.postgres.sql import TableName
 from tests.console.access.making import token, tokens_file
 from tests.console.conftest import ConsoleClient, client_of

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from relay.deliverylog import DeliveryLog, open_delivery_log
-from relay.deliverylog.options import RecorderOptions
+from relay.deliverylog.log_options import RecorderOptions
 from relay.deliverylog.recorder import Recorder
 from tests.deliverylog.conftest import drop_tables
 from tests.deliverylog.test_recorder import settled

@@ -16,9 +16,9 @@ from relay.core.recorder import AttemptRecorder, SettledAttempt
 from relay.core.verdict import DELIVER, RELEASE, Bury, Retry, Verdict
 from relay.deliverylog import DeliveryLog, DeliveryLogUnavailable, ListAttempts, LogEntry, open_delivery_log
 from relay.deliverylog.entries import prepare
+from relay.deliverylog.log_options import RecorderOptions
 from relay.deliverylog.mapping import Naming, log_entry
 from relay.deliverylog.memory import MemoryDeliveryLog
-from relay.deliverylog.options import RecorderOptions
 from relay.deliverylog.recorder import Recorder
 from relay.deliverylog.times import floored, time_near
 from relay.localservers.postgres import PostgresServer

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 import yaml
 
-from relay.console.access.options import access_options
+from relay.console.access.access_options import access_options
 from relay.console.serve import VARIABLES
 from relay.outbox.extensions import extension_names
 from relay.settings.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 from relay.core.backoff import RetryPolicy
 from relay.core.ports import OptionalParts
 from relay.engine.relay import Relay
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.outbox.wakeup import OutboxWakeUps
 from tests.support.doubles.memory_publisher import MemoryPublisher

@@ -25,7 +25,7 @@ from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, OutboxEvent, Status
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, TimedOut, Transient
 from relay.engine.relay import Relay
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault, FaultyOutbox, Truth
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow, MemoryTable

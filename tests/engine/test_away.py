@@ -15,7 +15,7 @@ from relay.core.status import Exposition, Readiness
 from relay.core.telemetry import RelayState
 from relay.engine.away import LONGEST_HOLD
 from relay.engine.status import RelayStatus
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine

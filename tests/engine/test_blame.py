@@ -14,7 +14,7 @@ from relay.engine import refusal
 from relay.engine.status import RelayStatus
 from relay.outbox.claiming import Claims
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.postgres.sql import TableName
 from tests.engine.conftest import Running, StartRelay
 from tests.support.doubles.memory_publisher import MemoryPublisher

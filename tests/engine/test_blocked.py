@@ -16,7 +16,7 @@ from relay.engine.destination.destination import Destination, Times, troubles
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.several import SeveralPublishers
 from relay.engine.status import RelayStatus
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.template import read_template
 from tests.support.doubles.memory_publisher import MemoryPublisher

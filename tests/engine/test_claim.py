@@ -14,7 +14,7 @@ from relay.core.errors import StorageBusy
 from relay.core.event import Claim, EventId, Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow

@@ -13,7 +13,7 @@ from relay.engine.away import LONGEST_HOLD
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.several import SeveralPublishers
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.template import read_template
 from tests.support.doubles.faulty_storage import Fault

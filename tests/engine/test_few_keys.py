@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.event import Status
 from relay.core.outcome import ACKNOWLEDGED, Transient
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.virtual_relay import VirtualRelay
 from tests.support.fixtures.engine import MakeEngine

@@ -11,7 +11,7 @@ from relay.core.errors import SchemaError
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, TimedOut, Transient
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.doubles.memory_publisher import MemoryPublisher

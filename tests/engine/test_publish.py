@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.event import OutboxEvent, Status
 from relay.core.outcome import ACKNOWLEDGED, OutcomeSink, Unreachable
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.fixtures.engine import MakeEngine

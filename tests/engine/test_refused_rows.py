@@ -11,7 +11,7 @@ from relay.core.outcome import ACKNOWLEDGED, Transient
 from relay.core.telemetry import RelayState
 from relay.engine import refusal
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.doubles.memory_publisher import MemoryPublisher

@@ -10,7 +10,7 @@ from relay.core.outcome import ACKNOWLEDGED
 from relay.core.telemetry import RelayState
 from relay.engine.relay import Relay
 from relay.engine.suspects import LANES
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.support.doubles.faulty_storage import FaultyOutbox
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.telemetry import MemoryTelemetry

@@ -13,7 +13,7 @@ from relay.core.headers import wire_headers
 from relay.core.outcome import ACKNOWLEDGED, Away, Outcome, Permanent, TimedOut, Transient
 from relay.core.recorder import SettledAttempt
 from relay.core.tracecontext import TraceContext, parse_traceparent
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.telemetry.tracer import Span, SpanTracer, TracedSystems
 from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher

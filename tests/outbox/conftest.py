@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.outbox.harness import TABLES, MemoryHarness, PostgresHarness, StorageHarness
 from tests.support.fixtures.outbox import Outbox, through
 

@@ -17,7 +17,7 @@ from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence
 from relay.core.ports import OutboxStorage
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable

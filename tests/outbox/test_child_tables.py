@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.ports import Settlement
 from relay.outbox.admin.prune import PruneOptions, prune
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.postgres.sql import TableName
 from tests.outbox.harness import PostgresHarness
 from tests.support.fixtures.outbox import Outbox, Row

@@ -16,7 +16,7 @@ from relay.core.event import Claim
 from relay.core.ports import Settled, Settlement
 from relay.localservers.postgres import PostgresServer
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row

@@ -11,7 +11,7 @@ from openoutbox.names import TableName
 from relay.core.clock import DatabaseClock
 from relay.outbox.admin import check
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.options import storage_options

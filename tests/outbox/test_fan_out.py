@@ -11,7 +11,7 @@ from relay.core.finding import Level
 from relay.core.ports import OutboxStorage, Settled, Settlement
 from relay.outbox.admin.check import check_storage
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.outbox.harness import LEASE, TABLES, PostgresHarness, StorageHarness

@@ -18,8 +18,8 @@ from relay.core.ports import Settlement
 from relay.outbox.extensions import add_extension
 from relay.outbox.floors import KeyFloors
 from relay.outbox.head import BEFORE_ALL
-from relay.outbox.options import KeyOrder
 from relay.outbox.ordered import OrderedClaim
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.outbox.test_plans import kept_plan

@@ -15,7 +15,7 @@ from relay.outbox.admin.overview import read_overview
 from relay.outbox.extensions import add_extension
 from relay.outbox.head import Head
 from relay.outbox.horizon import HorizonReader
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import DeadlineConnection, Generation
 from relay.postgres.prepared import Preparation

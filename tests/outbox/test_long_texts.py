@@ -14,7 +14,7 @@ from relay.outbox.admin.explain import read_causes
 from relay.outbox.admin.overview import dead_groups
 from relay.outbox.admin.search import EventSearch, search_events
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.postgres.sql import TableName
 from tests.outbox.harness import PostgresHarness
 from tests.support.fixtures.outbox import Outbox, Row

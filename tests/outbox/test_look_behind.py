@@ -10,7 +10,7 @@ import pytest
 from relay.core.event import Claim
 from relay.core.ports import Settlement
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox

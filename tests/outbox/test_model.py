@@ -19,7 +19,7 @@ import pytest
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence
 from relay.core.ports import OutboxStorage, Settlement
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.outbox.harness import DELETED, MemoryHarness, PostgresHarness, StorageHarness
 from tests.support.fixtures.outbox import Outbox
 

@@ -9,7 +9,7 @@ import pytest
 
 from relay.core.pause import EVERYTHING, Pause, PauseScope, PauseTarget
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox

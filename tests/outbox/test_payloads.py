@@ -12,7 +12,7 @@ from relay.core.errors import StorageUnavailable
 from relay.core.event import EventId
 from relay.core.ports import Reaped, Settlement
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.payloads import INLINE_BYTES, Appetite
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.prepared import Preparation

@@ -11,7 +11,7 @@ from relay.core.errors import StorageError
 from relay.core.event import Claim
 from relay.core.ports import Settled, Settlement
 from relay.outbox.extensions import add_extension
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.prepared import Preparation, tags_of

@@ -16,7 +16,7 @@ from relay.outbox.admin.prune import Pruned, PruneOptions, prune
 from relay.outbox.admin.replay import Replayed, ReplayOptions, replay
 from relay.outbox.admin.selection import Selection
 from relay.outbox.claiming import Claims
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.outbox.harness import PostgresHarness

@@ -11,7 +11,7 @@ import pytest
 
 from relay.core.event import EventId
 from relay.outbox.head import BEFORE_ALL
-from relay.outbox.options import PostgresOptions
+from relay.outbox.outbox_options import PostgresOptions
 from relay.outbox.storage import PostgresOutbox
 from tests.support.clock import Clock
 from tests.support.fixtures.outbox import Outbox

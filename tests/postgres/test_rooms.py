@@ -20,7 +20,7 @@ from relay.core.errors import (
     StorageUnavailable,
 )
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
-from relay.deliverylog.options import DeliveryLogOptions
+from relay.deliverylog.log_options import DeliveryLogOptions
 from relay.deliverylog.postgres.driver import PostgresDeliveryLog
 from relay.eventstore.database import Database as EventStoreDatabase
 from relay.outbox.admin.connection import operating

@@ -13,9 +13,9 @@ from relay.brokers.nats.options import NatsOptions
 from relay.brokers.rabbitmq.options import RabbitOptions
 from relay.brokers.redis.options import RedisOptions
 from relay.core.backoff import RetryPolicy
-from relay.deliverylog.options import RecorderOptions
+from relay.deliverylog.log_options import RecorderOptions
 from relay.engine.options import EngineOptions
-from relay.outbox.options import PostgresOptions
+from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.sql import TableName
 from relay.settings.settings import Settings
 

@@ -6,9 +6,9 @@ import logging
 
 from fastapi import FastAPI
 
+from relay.console.access.access_options import access_options
 from relay.console.access.gate import AccessGate
 from relay.console.access.middleware import AccessMiddleware
-from relay.console.access.options import access_options
 from relay.console.access.routes import LoginRoutes
 from relay.settings.settings import Settings
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
-from relay.console.access.options import AccessOptions
+from relay.console.access.access_options import AccessOptions
 from relay.settings.address import is_loopback
 
 Networks = Sequence[IPv4Network | IPv6Network]

@@ -23,9 +23,9 @@ from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow, Rejected
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.limits import LONGEST_METRICS
+from relay.deliverylog.log_options import DeliveryLogOptions
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
-from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import PageRows, Scan, attempt_bytes, event_bytes, within_bytes
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
 from relay.deliverylog.store import DeliveryLog

@@ -15,9 +15,9 @@ import psycopg
 from relay.deliverylog import limits
 from relay.deliverylog.entries import LogRow, Rejected, entry_of
 from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE
+from relay.deliverylog.log_options import DeliveryLogOptions
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
 from relay.deliverylog.model import AttemptRecord, LoggedEvent
-from relay.deliverylog.options import DeliveryLogOptions
 from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.connections import LogConnections, fetched, translating

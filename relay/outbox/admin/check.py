@@ -20,8 +20,8 @@ from relay.outbox.admin.modes import mode_finding
 from relay.outbox.admin.tablekind import kind_findings
 from relay.outbox.extensions import ORDER_INDEXES, pauses_of, relays_of
 from relay.outbox.migrate import plan
-from relay.outbox.options import application_name
 from relay.outbox.ordersequence import OrderSequence
+from relay.outbox.outbox_options import application_name
 from relay.outbox.tablecheck import (
     DELETE_RIGHT,
     FAN_OUT_COLUMN,

@@ -21,7 +21,7 @@ from relay.outbox.admin.connection import Connection, database_time, operating, 
 from relay.outbox.admin.readings import STATEMENT_SECONDS, bounded_reading, rows_beside
 from relay.outbox.admin.relays import read_members
 from relay.outbox.admin.why import EventAhead, Facts, Why, why
-from relay.outbox.options import application_name
+from relay.outbox.outbox_options import application_name
 from relay.outbox.pauses import pauses_in_force
 from relay.outbox.tablecheck import ORDER_COLUMN
 from relay.postgres.errors import translating

@@ -21,7 +21,7 @@ from relay.outbox.admin.readings import bounded_reading, one_round_trip
 from relay.outbox.admin.relays import FleetMember, read_members
 from relay.outbox.admin.series import SeriesPoint, read_points
 from relay.outbox.admin.why import EventAhead
-from relay.outbox.options import application_name
+from relay.outbox.outbox_options import application_name
 from relay.postgres.horizon import XminHorizon
 from relay.postgres.sql import TableName, statement
 

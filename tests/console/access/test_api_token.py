@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from relay.console.access.access_options import AccessOptions, access_options
 from relay.console.access.credentials import ApiToken
-from relay.console.access.options import AccessOptions, access_options
 from relay.console.serve import VARIABLES
 from relay.core.errors import ConfigError
 from relay.settings.settings import Settings

@@ -20,7 +20,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 from starlette.responses import JSONResponse, Response
 
-from relay.console.access.options import ProviderOptions
+from relay.console.access.access_options import ProviderOptions
 from relay.console.access.provider import LoginProvider, ProviderFailed, UserRefused
 from relay.console.access.roles import AccessRole, Identity
 from tests.console.access.sample import served

@@ -14,7 +14,7 @@ from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.pace import TokenBucket
 from relay.engine.destination.several import SeveralPublishers
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.template import read_template
 from tests.support.clock import Clock

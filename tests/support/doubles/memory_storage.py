@@ -24,7 +24,7 @@ from relay.core.pause import Pause
 from relay.core.places import Flow
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.core.upkeep import Upkeep
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.support.apart import is_left_out
 from tests.support.options import retry_policy
 

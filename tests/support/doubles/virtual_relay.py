@@ -12,7 +12,7 @@ from relay.core.recorder import AttemptRecorder
 from relay.core.series import MinuteSeries
 from relay.core.tracing import Tracer
 from relay.engine.relay import Relay
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.support.doubles.faulty_storage import Fault, FaultyOutbox, Truth
 from tests.support.doubles.memory_pauses import MemoryPauses
 from tests.support.doubles.memory_publisher import MemoryPublisher

@@ -18,7 +18,7 @@ from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.proving import several
 from relay.engine.options import EngineOptions
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.template import read_template
 from tests.support.doubles.memory_storage import MemoryRow

@@ -9,7 +9,7 @@ from typing import TypeGuard
 from relay.core.event import EventId, Status
 from relay.engine.batch import SLOW
 from relay.engine.suspects import LANES
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.system.simulation import database_faults as database
 from tests.system.simulation.broker import Answer
 from tests.system.simulation.database_faults import ClockStep, Paused, SlowLink

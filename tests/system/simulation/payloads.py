@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, LiteralString, cast
 
 from relay.core.event import EventId, Fence
-from relay.outbox.options import KeyOrder, PostgresOptions
+from relay.outbox.outbox_options import KeyOrder, PostgresOptions
 from relay.outbox.payloads import Appetite, PayloadReader, Row
 from relay.postgres.connect import DeadlineConnection
 from relay.postgres.prepared import Preparation

@@ -19,7 +19,7 @@ from relay.core.places import Flow
 from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.core.upkeep import Upkeep
 from relay.outbox.head import BEFORE_ALL
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.payloads import Appetite, PayloadReader
 from relay.outbox.storage import Extensions
 from tests.support.doubles.memory_storage import MemoryRow

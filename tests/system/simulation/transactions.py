@@ -17,7 +17,7 @@ from relay.core.event import EventId, Status
 from relay.core.ports import Publisher
 from relay.core.proofs import LeasedRow
 from relay.engine.options import EngineOptions
-from relay.outbox.options import KeyOrder
+from relay.outbox.outbox_options import KeyOrder
 from tests.support.doubles.asked_storage import AskedMemoryOutbox
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.system.simulation import database_faults as database

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.console.access.options import AccessOptions, access_options
+from relay.console.access.access_options import AccessOptions, access_options
 from relay.console.access.roles import AccessRole
 from relay.console.serve import VARIABLES
 from relay.core.errors import ConfigError
