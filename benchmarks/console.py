@@ -167,16 +167,19 @@ async def _watch(app: FastAPI, viewers: int, seconds: float, used: Processors) -
     times: list[float] = []
     end = time.perf_counter() + seconds
 
+    async def pause(length: float) -> None:
+        await asyncio.sleep(max(0.0, min(length, end - time.perf_counter())))
+
     async def view(number: int) -> None:
         tag = ""
-        await asyncio.sleep(number / viewers * _POLL)
+        await pause(number / viewers * _POLL)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=_ADDRESS) as client:
             while time.perf_counter() < end:
                 started = time.perf_counter()
                 headers = {"hx-request": "true", "if-none-match": tag}
                 tag = (await client.get(_LIVE[number % len(_LIVE)], headers=headers)).headers["etag"]
                 times.append((time.perf_counter() - started) * 1000)
-                await asyncio.sleep(_POLL)
+                await pause(_POLL)
 
     before, started = used.seconds(), time.perf_counter()
     await asyncio.gather(*map(view, range(viewers)))

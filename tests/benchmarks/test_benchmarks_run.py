@@ -241,9 +241,10 @@ def test_heldreads() -> None:
 
 
 def test_console(tmp_path: Path) -> None:
-    figures = run("console", tmp_path / "c.json", "--rows=3000", "--requests=2")
+    figures = run("console", tmp_path / "c.json", "--rows=3000", "--requests=2", "--seconds=1", "--viewers=20")
     assert {page["page"] for page in figures["pages"]} == PAGES.keys() | SEARCHES.keys()
     assert all(page["slowest"] >= page["median"] > 0 for page in figures["pages"])
+    assert figures["viewers"]["requests"] > 1
 
 
 @LAB
