@@ -27,10 +27,10 @@ from relay.inbox import prune as marks
 from relay.inbox.table import create
 from relay.outbox.admin import prune as events
 from relay.outbox.admin.browse import RowFilter, list_events, read_figures
-from relay.outbox.admin.check import check_storage
 from relay.outbox.admin.connection import operating
 from relay.outbox.admin.eventtypes import read_event_types
 from relay.outbox.admin.held import read_held
+from relay.outbox.admin.outbox_check import check_storage
 from relay.outbox.admin.overview import dead_groups, read_overview
 from relay.outbox.admin.pause import pause
 from relay.outbox.admin.search import EventSearch, search_events

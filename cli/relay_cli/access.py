@@ -65,7 +65,7 @@ def _identity(name: str, role: ConsoleRole) -> Identity:
     from relay.core.extras import requires
 
     with requires("console", "relay-cli access"):
-        from relay.console.access.roles import AccessRole, Identity, valid_name
+        from relay.console.access.access_role import AccessRole, Identity, valid_name
 
     if not valid_name(name) or len(name.split()) > 1:
         raise ConfigError(f"NAME: {name!r} must be printable, without blanks, at most 200 characters long")

@@ -17,7 +17,7 @@ from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, read_setti
 from relay_cli.values import choice
 
 if TYPE_CHECKING:
-    from relay.app.roles import RolesRequest, RolesResult
+    from relay.app.database_roles import RolesRequest, RolesResult
     from relay.postgres.roles import RoleStep
     from relay.settings.settings import Settings
 
@@ -67,7 +67,7 @@ def command(
 
     Example: relay-cli roles --for relay,prune --table orders.outbox --dry-run
     """
-    from relay.app.roles import set_up, show
+    from relay.app.database_roles import set_up, show
 
     chosen = [choice(Role)(name.strip()) for name in roles.split(",")] if roles is not None else []
     settings = read_settings(context, storage_url, table, only=_READ)
@@ -80,7 +80,7 @@ def command(
 
 
 def _request(settings: Settings, chosen: list[Role], migrators: list[str], inboxes: list[str]) -> RolesRequest:
-    from relay.app.roles import RolesRequest
+    from relay.app.database_roles import RolesRequest
     from relay.postgres.sql import TableName
 
     return RolesRequest(

@@ -12,9 +12,9 @@ from typing import Final
 from urllib.parse import urlencode
 
 from deploy.reference.examples import EXAMPLES, Example
-from relay.app.roles import RolesRequest, Rooms
-from relay.console.access.roles import AccessRole
-from relay.console.access.rules import route_rules
+from relay.app.database_roles import RolesRequest, Rooms
+from relay.console.access.access_role import AccessRole
+from relay.console.access.route_roles import route_rules
 from relay.console.api.document import openapi_document
 from relay.console.app import API, build_console
 from relay.core.markers import replace_between

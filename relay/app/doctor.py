@@ -23,11 +23,11 @@ from relay.core.allowed import refused_type
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.finding import Finding, Level
-from relay.outbox.admin.check import NO_DATABASE, SAMPLE, check_storage
+from relay.outbox.admin.outbox_check import NO_DATABASE, SAMPLE, check_storage
 from relay.outbox.admin.relays import list_relays
 from relay.outbox.admin.waking import check_wake_ups
 from relay.routing.rules import Dropped, Sent, SentToAll, Undecided, Unmatched
-from relay.settings.rules import lease_margin
+from relay.settings.combinations import lease_margin
 from relay.settings.settings import Settings
 
 _PROBE: Final = 10.0  # seconds for the broker's answer, a first connection included

@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from relay.app.database_roles import RolesRequest, inbox_migrate, not_owned
 from relay.app.required import required
-from relay.app.roles import RolesRequest, inbox_migrate, not_owned
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.core.role import Role

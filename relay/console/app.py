@@ -23,6 +23,7 @@ from relay.console.api import settings as settings_api
 from relay.console.api.document import openapi_document
 from relay.console.conditional import ConditionalGet
 from relay.console.context import Console
+from relay.console.database_places import MOST_PLACES, DatabasePlaces
 from relay.console.pages import bulk, dead, overview
 from relay.console.pages import changes as change_pages
 from relay.console.pages import event_types as event_type_pages
@@ -34,7 +35,6 @@ from relay.console.pages import relays_and_pauses as relay_pages
 from relay.console.pages import settings as settings_pages
 from relay.console.pages import store as store_pages
 from relay.console.pages.render import page
-from relay.console.places import MOST_PLACES, DatabasePlaces
 from relay.console.problems import RequestProblem, problem_of
 from relay.console.readings import FreshAfterChanges
 from relay.console.static import static_files

@@ -14,8 +14,8 @@ from relay.deliverylog.errors import (
     ResourceLimit,
     VersionMismatch,
 )
+from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.log_options import DeliveryLogOptions
-from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.open import open_delivery_log
 from relay.deliverylog.quarantine import QuarantinedEntry, QuarantineRetry
 from relay.deliverylog.query import (
@@ -27,7 +27,7 @@ from relay.deliverylog.query import (
     Page,
     TimeWindow,
 )
-from relay.deliverylog.store import DeliveryLog
+from relay.deliverylog.records import AttemptRecord, LogEntry, LoggedAttempt, LoggedEvent
 
 __all__ = [
     "AttemptRecord",

@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from relay.deliverylog.cursor import ATTEMPTS, decode, encode
-from relay.deliverylog.model import AttemptRecord, LogEntry
+from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.paging import attempt_position
 from relay.deliverylog.query import MOST_LIMIT, ListAttempts, TimeWindow
-from relay.deliverylog.store import DeliveryLog
+from relay.deliverylog.records import AttemptRecord, LogEntry
 from relay.deliverylog.times import EARLIEST, from_ms, to_ms
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from relay.deliverylog.model import LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.paging import storable
+from relay.deliverylog.records import LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.times import EARLIEST, LATEST, whole_millisecond
 
 LONGEST_KEY = 800

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from relay.deliverylog.model import AttemptRecord, LoggedAttempt
+from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.query import MOST_LIMIT, ListAttempts
-from relay.deliverylog.store import DeliveryLog
+from relay.deliverylog.records import AttemptRecord, LoggedAttempt
 from relay.deliverylog.text import attempt_json, encode_json
 
 FORMATS: Final = ("csv", "jsonl")

@@ -12,9 +12,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from relay.deliverylog.model import AttemptRecord
+from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.query import MOST_LIMIT, ListAttempts, Page, TimeWindow
-from relay.deliverylog.store import DeliveryLog
+from relay.deliverylog.records import AttemptRecord
 from relay.deliverylog.times import EARLIEST
 
 MARGIN: Final = timedelta(seconds=15)

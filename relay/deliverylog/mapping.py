@@ -22,7 +22,7 @@ from relay.core.event import EventId, OutboxEvent
 from relay.core.headers import REPLAY_HEADER, wire_headers
 from relay.core.outcome import Acknowledged, Away, ConnectionCut, Outcome, Permanent, Unreachable, Withheld
 from relay.core.recorder import SettledAttempt
-from relay.deliverylog.model import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
+from relay.deliverylog.records import FAILED, SUCCESS, LogEntry, LoggedAttempt, LoggedEvent
 from relay.deliverylog.times import to_ms
 
 _NONE: Final[Mapping[EventId, datetime]] = MappingProxyType({})

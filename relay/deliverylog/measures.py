@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from relay.deliverylog.buckets import ROW_LIMIT, Slots, slots
 from relay.deliverylog.errors import InvalidQuery, InvalidTimeRange, ResourceLimit
 from relay.deliverylog.limits import check_values
-from relay.deliverylog.model import STATUSES
 from relay.deliverylog.paging import storable
 from relay.deliverylog.query import MetricsQuery, Row
+from relay.deliverylog.records import STATUSES
 from relay.deliverylog.times import clamped, floored, from_ms
 
 EVENT_DIMENSIONS = ("tenant_id", "topic", "destination_id")

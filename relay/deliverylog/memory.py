@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from relay.deliverylog.entries import LogRow, Rejected, entry_of
+from relay.deliverylog.interface import EVENTS, DeliveryLog
 from relay.deliverylog.measures import Count, Counts, MeasureTally
-from relay.deliverylog.model import FAILED, SUCCESS, AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.paging import PageRows, Scan, attempt_bytes, event_bytes, within_bytes
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text, id_of
-from relay.deliverylog.store import EVENTS, DeliveryLog
+from relay.deliverylog.records import FAILED, SUCCESS, AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.times import to_ms
 from relay.postgres.migrations import MigrationPlan
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relay.deliverylog.address import check_log_url
+from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.log_options import DeliveryLogOptions
-from relay.deliverylog.store import DeliveryLog
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA
 
 

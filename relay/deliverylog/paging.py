@@ -17,8 +17,8 @@ from relay.deliverylog import limits
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.errors import InvalidQuery
 from relay.deliverylog.limits import check_values
-from relay.deliverylog.model import STATUSES, AttemptRecord, LoggedEvent
 from relay.deliverylog.query import DEFAULT_LIMIT, MOST_LIMIT, ListAttempts, ListEvents, Page, TimeWindow
+from relay.deliverylog.records import STATUSES, AttemptRecord, LoggedEvent
 from relay.deliverylog.times import AFTER_ALL, BEFORE_ALL, clamped, floored, from_ms, to_ms
 
 Item = TypeVar("Item")

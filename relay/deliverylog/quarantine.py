@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from relay.deliverylog.entries import check_depth
-from relay.deliverylog.model import LogEntry, LoggedAttempt, LoggedEvent
+from relay.deliverylog.records import LogEntry, LoggedAttempt, LoggedEvent
 
 _EARLIER_TIME = re.compile(r"datetime\.datetime\((\d+(?:, \d+){2,6}), tzinfo=datetime\.timezone\.utc\)")
 _MOST_OF_A_REPRESENTATION = 10_000  # characters of an entry that JSON cannot express

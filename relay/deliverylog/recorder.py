@@ -31,11 +31,11 @@ from relay.core.recorder import SettledAttempt
 from relay.core.replays import ReplayRecord
 from relay.core.verdict import Release
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
+from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.log_options import RecorderOptions
 from relay.deliverylog.mapping import log_entry
-from relay.deliverylog.model import LogEntry
 from relay.deliverylog.pace import Pace
-from relay.deliverylog.store import DeliveryLog
+from relay.deliverylog.records import LogEntry
 
 _log = logging.getLogger("relay.deliverylog")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from relay.core import durations
 from relay.deliverylog.errors import InvalidQuery, InvalidTimeRange
-from relay.deliverylog.model import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.query import Granularity, MetricsResult, Row
+from relay.deliverylog.records import AttemptRecord, LoggedAttempt, LoggedEvent
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _GRANULARITY = re.compile(r"([0-9]{1,3})([smhdwM])")

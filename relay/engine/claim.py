@@ -25,8 +25,8 @@ from relay.core.destination import Waiting
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
 from relay.core.limits import limited, may_exceed, refused
-from relay.core.names import remembered
 from relay.core.places import Apart, Flow
+from relay.core.remembered import remembered
 from relay.engine.away import NONE_HELD
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext

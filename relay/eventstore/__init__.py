@@ -24,13 +24,13 @@ from relay.eventstore.errors import (
     UnknownTenant,
     VersionConflict,
 )
+from relay.eventstore.event_store import EventStore
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import ANY, NO_STREAM, Appended, Expected, NewEvent, StoredEvent
 from relay.eventstore.parking import ParkedStream
 from relay.eventstore.read import EventsRead
 from relay.eventstore.schema import StoreMigration
 from relay.eventstore.states import SubscriptionState
-from relay.eventstore.store import EventStore
 
 __all__ = [
     "ANY",

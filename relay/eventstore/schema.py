@@ -1,7 +1,7 @@
 """Creates the store's tables, functions and triggers, and upgrades a store of an earlier release.
 
 Safe to repeat and to run from several processes at once; a store that already matches is not changed. Everything
-happens in one transaction. What an upgrade applies is in ``relay.eventstore.history``.
+happens in one transaction. What an upgrade applies is in ``relay.eventstore.migration_list``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Literal, LiteralString
 
 from relay.core.errors import ConfigError
 from relay.eventstore.database import NO_DEADLINE, Connection, execute
-from relay.eventstore.history import StoreSchema
+from relay.eventstore.migration_list import StoreSchema
 from relay.eventstore.part import StorePart
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.migrate import migrate_async

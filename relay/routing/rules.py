@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from relay.core.event import OutboxEvent
 from relay.core.headers import RAW_HEADERS, wire_headers
-from relay.core.names import LONGEST_REMEMBERED
 from relay.core.outcome import Acknowledged, Transient
 from relay.core.patterns import compile_pattern, exactly, like
 from relay.core.places import Apart, Flow, Place, Places
+from relay.core.remembered import LONGEST_REMEMBERED
 from relay.routing.template import Missing, Template, read_template
 
 _MOST_REMEMBERED: Final = 10_000  # event types

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.server.bounded import BoundedServer, listen
+from relay.server.bounded_server import BoundedServer, listen
 from relay.server.connections import ClientConnection, ServerLimits
 from relay.server.http import ServerOptions, StatusServer
 

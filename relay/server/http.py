@@ -16,7 +16,7 @@ import uvicorn
 
 from relay.core.errors import ConfigError
 from relay.core.status import StatusView
-from relay.server.bounded import BoundedServer, listen
+from relay.server.bounded_server import BoundedServer, listen
 from relay.server.connections import ClientConnection, ServerLimits
 from relay.server.routes import application
 

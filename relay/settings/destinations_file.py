@@ -15,7 +15,7 @@ from typing import Any, Final
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.core.toml import read_toml, unknown_key
-from relay.settings import rules
+from relay.settings import combinations
 from relay.settings.destinations import DestinationVariables
 from relay.settings.settings import Settings
 from relay.settings.variables import NAMES
@@ -78,12 +78,15 @@ def read_destination(
     if own.publisher_type != "kafka":
         changed["kafka_transactions"] = False
     one = settings.model_copy(update=changed)
-    issues = rules.about(rules.problems, one, ("STORAGE_URL",))  # of which some commands know nothing
+    issues = combinations.about(combinations.problems, one, ("STORAGE_URL",))  # of which some commands know nothing
     if problems or issues:
         return None, [*problems, *(with_keys(text, keys) for text in issues)]
     of_all = {"CLOUDEVENTS_SOURCE"} - given  # set for all destinations: it may serve another one
     said = (*own.warnings, *settings.warnings)
-    warnings = (*own.warnings, *(text for text in rules.about(rules.cautions, one, of_all) if text not in said))
+    warnings = (
+        *own.warnings,
+        *(text for text in combinations.about(combinations.cautions, one, of_all) if text not in said),
+    )
     return one.model_copy(update={"warnings": tuple(with_keys(text, keys) for text in warnings)}), []
 
 

@@ -19,7 +19,7 @@ from pydantic import Field, SecretStr, ValidationError
 
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
-from relay.settings import former, rules, secret_files
+from relay.settings import combinations, former, secret_files
 from relay.settings.dotenv import read_dotenv
 from relay.settings.service_links import without_links
 from relay.settings.variables import NAMES, Variables
@@ -91,14 +91,14 @@ class Settings(Variables):
         texts, undecodable = _utf8(chosen, problems)
         variables, bad = _read(texts, problems)
         silent = bad | undecodable | failed | (frozenset(NAMES) - names)
-        problems += rules.about(lambda of: rules.problems(of, values), variables, silent)
+        problems += combinations.about(lambda of: combinations.problems(of, values), variables, silent)
         ignored = former.findings(values, None if of_a_relay else names, problems) + links
         if problems:
             raise ConfigError("\n".join(problems))
         effective = _effective(variables, values)
         ours = {name: value for name, value in values.items() if name not in effective["of_others"]}
-        ignored += [*(rules.of_the_console(values) if of_a_relay else ()), *rules.unknown(ours, names)]
-        warnings = rules.about(rules.cautions, variables, silent) + ignored
+        ignored += [*(combinations.of_the_console(values) if of_a_relay else ()), *combinations.unknown(ours, names)]
+        warnings = combinations.about(combinations.cautions, variables, silent) + ignored
         effective |= {"warnings": tuple(warnings), "ignored": tuple(ignored)}
         return cls.model_construct(**{**dict(variables), **effective})
 

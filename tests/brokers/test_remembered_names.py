@@ -11,7 +11,7 @@ from relay.brokers.nats.errors import invalid_subject
 from relay.brokers.nats.headers import encode_name
 from relay.brokers.rabbitmq.frames import publish_frame
 from relay.brokers.rabbitmq.headers import safe_name
-from relay.core.names import remembered
+from relay.core.remembered import remembered
 
 
 def test_a_short_name_is_looked_at_once_and_a_long_one_each_time() -> None:

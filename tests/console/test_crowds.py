@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from relay.console.places import MOST_PLACES
+from relay.console.database_places import MOST_PLACES
 from relay.console.static import FILES, STATIC
 from tests.console.access.making import token, tokens_file
 from tests.console.conftest import ConsoleClient, client_of

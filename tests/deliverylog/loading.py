@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
-from relay.deliverylog.postgres.history import LogSchema
+from relay.deliverylog.postgres.migration_list import LogSchema
 from relay.deliverylog.postgres.partitions import month_after
 from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA

@@ -31,7 +31,7 @@ from relay.deliverylog import (
     LoggedEvent,
     MetricsQuery,
 )
-from relay.deliverylog.model import FAILED, SUCCESS
+from relay.deliverylog.records import FAILED, SUCCESS
 from tests.deliverylog.conftest import Reopen
 from tests.deliverylog.making import all_items, entry, event, ms
 from tests.deliverylog.restoring import Operator, operator_of

@@ -14,10 +14,10 @@ import pytest
 
 from relay.deliverylog import DeliveryLogBusy, ListAttempts, ListEvents, open_delivery_log
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
-from relay.deliverylog.clickhouse.history import ClickHouseSchema
+from relay.deliverylog.clickhouse.migration_list import ClickHouseSchema
 from relay.deliverylog.clickhouse.statements import ClickHouseStatements
 from relay.deliverylog.postgres.driver import PostgresDeliveryLog
-from relay.deliverylog.postgres.history import LogSchema
+from relay.deliverylog.postgres.migration_list import LogSchema
 from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.postgres import migrations
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA

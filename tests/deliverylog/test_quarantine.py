@@ -43,7 +43,7 @@ async def test_what_can_be_stored_meanwhile_is_written_and_the_rest_remains(stor
 
 
 async def test_more_entries_than_are_read_at_once(store: DeliveryLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.deliverylog.store._RETRY_BATCH", 2)
+    monkeypatch.setattr("relay.deliverylog.interface._RETRY_BATCH", 2)
     several = [entry(f"b{n}", BASE + ms(n), attempt_number=-1) for n in range(3)]
     await store._set_aside([Rejected(one, "reason") for one in (*GOOD, *several)])
     assert await store.retry_quarantine() == (3, 3)

@@ -14,7 +14,7 @@ import redis
 
 from relay.core.finding import Level
 from relay.localservers.postgres import DEFAULT_BUILD, NEWEST_BUILD
-from relay.outbox.admin.check import version_finding
+from relay.outbox.admin.outbox_check import version_finding
 from relay.outbox.tablecheck import OLDEST_POSTGRESQL
 from tests.support.paths import ROOT
 from tests.support.servers.helm import KUBERNETES

@@ -10,7 +10,7 @@ import pytest
 
 from relay.core.finding import Finding, Level
 from relay.engine.relay import Relay
-from relay.outbox.admin.check import check_storage
+from relay.outbox.admin.outbox_check import check_storage
 from relay.postgres.sql import TableName
 from tests.engine.conftest import StartRelay
 from tests.support.doubles.faulty_storage import FaultyOutbox, Truth

@@ -83,7 +83,7 @@ async def test_a_page_that_is_long_to_decode_keeps_the_lease(
         return body
 
     await fill(gapless_store, 1, EVENTS)
-    monkeypatch.setattr("relay.eventstore.store.decode_body", slowly)
+    monkeypatch.setattr("relay.eventstore.event_store.decode_body", slowly)
     with two_instances(database.url, lambda: None) as instances:
         await delivered_by_one(gapless_store, instances)
 

@@ -12,7 +12,7 @@ import pytest
 
 from relay.core.errors import SchemaError, StorageBusy
 from relay.eventstore import EventStore, NewEvent
-from relay.eventstore.history import StoreSchema
+from relay.eventstore.migration_list import StoreSchema
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres import migrations
 from relay.postgres.migrate import migrate_async

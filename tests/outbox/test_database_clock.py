@@ -9,7 +9,7 @@ import pytest
 
 from openoutbox.names import TableName
 from relay.core.clock import DatabaseClock
-from relay.outbox.admin import check
+from relay.outbox.admin import outbox_check
 from relay.outbox.extensions import add_extension
 from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox
@@ -41,12 +41,14 @@ async def test_a_claim_shows_the_databases_time(
 @pytest.fixture
 def fast_database(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database's clock is ten minutes ahead of this host's."""
-    monkeypatch.setattr(check, "database_time", lambda _: datetime.now(UTC) + timedelta(minutes=10))
+    monkeypatch.setattr(outbox_check, "database_time", lambda _: datetime.now(UTC) + timedelta(minutes=10))
 
 
 @pytest.mark.usefixtures("fast_database")
 def test_check_says_what_receivers_may_refuse(outbox: Outbox) -> None:
-    findings, _ = check.check_storage(outbox.relay_url, TableName(), 180.0, retention=1.0, dated=["stamped by x"])
+    findings, _ = outbox_check.check_storage(
+        outbox.relay_url, TableName(), 180.0, retention=1.0, dated=["stamped by x"]
+    )
     [finding] = [one for one in findings if one.subject == "clock"]
     assert "600.0 s behind the database's. Receivers refuse a time that is minutes off" in finding.message
     assert "stamped by x" in finding.message

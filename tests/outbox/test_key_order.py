@@ -12,7 +12,7 @@ from openoutbox import NewEvent, enqueue
 from openoutbox.schema import index_name
 from relay.core.event import Claim
 from relay.core.finding import Level
-from relay.outbox.admin.check import check_storage
+from relay.outbox.admin.outbox_check import check_storage
 from relay.outbox.extensions import ORDER_INDEXES, add_extension
 from relay.outbox.migrate import migrate, plan
 from relay.outbox.outbox_options import KeyOrder

@@ -7,7 +7,7 @@ import pytest
 
 from relay.core.finding import Level
 from relay.localservers.postgres import PostgresServer
-from relay.outbox.admin.check import check_storage
+from relay.outbox.admin.outbox_check import check_storage
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox

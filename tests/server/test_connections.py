@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from relay.server import ServerLimits, ServerOptions, StatusServer, bounded
+from relay.server import ServerLimits, ServerOptions, StatusServer, bounded_server
 from relay.server.connections import ClientConnection, connection_limit
 from tests.server.test_server import ScriptedView
 from tests.support.waiting import eventually, patience
@@ -24,7 +24,7 @@ REQUEST = b"GET /healthz HTTP/1.1\r\nHost: relay\r\n\r\n"
 @pytest.fixture(autouse=True)
 def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines are looked at every 0.1 s instead of every second."""
-    monkeypatch.setattr(bounded, "_TICK", 0.1)
+    monkeypatch.setattr(bounded_server, "_TICK", 0.1)
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from relay.core.event import OutboxEvent
 from relay.core.headers import Header, wire_headers
-from relay.core.names import remembered
+from relay.core.remembered import remembered
 
 ID_ATTRIBUTE: Final = "X-Event-ID"
 KEY_ATTRIBUTE: Final = "X-Partition-Key"

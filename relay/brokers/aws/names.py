@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Final
 
 from relay.brokers.aws.options import AwsOptions, Kind
-from relay.core.names import LONGEST_REMEMBERED
 from relay.core.outcome import Permanent
+from relay.core.remembered import LONGEST_REMEMBERED
 
 FIFO: Final = ".fifo"
 LONGEST: Final[dict[Kind, int]] = {"sqs": 80, "sns": 256}

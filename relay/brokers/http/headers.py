@@ -25,7 +25,7 @@ from relay.core.event import OutboxEvent
 from relay.core.formats.cloudevents import CONTENT_TYPE, HTTP
 from relay.core.formats.message import FormattedMessage
 from relay.core.headers import Header, wire_headers
-from relay.core.names import remembered
+from relay.core.remembered import remembered
 
 TYPE_HEADER: Final = "X-Event-Type"
 KEY_HEADER: Final = "X-Partition-Key"

@@ -54,10 +54,10 @@ from relay.brokers.login import present
 from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.names import remembered
 from relay.core.origins import login_of
 from relay.core.outcome import Acknowledged, Away, Outcome, OutcomeSink, TimedOut, Transient, Unreachable, Withheld
 from relay.core.ports import Publisher, SingleDestination
+from relay.core.remembered import remembered
 from relay.core.secrets import mask_values
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
 from relay.core.headers import wire_headers
-from relay.core.names import remembered
+from relay.core.remembered import remembered
 
 ID_HEADER = "Nats-Msg-Id"
 KEY_HEADER = "X-Partition-Key"

@@ -47,7 +47,6 @@ from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable, reason_of
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
-from relay.core.names import remembered
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -58,6 +57,7 @@ from relay.core.outcome import (
     Transient,
     Unreachable,
 )
+from relay.core.remembered import remembered
 
 _STOPPING = 1.0  # seconds that a server takes from the end of JetStream to that of its connections, at most
 _CLOSE_WITHIN = 0.5  # seconds

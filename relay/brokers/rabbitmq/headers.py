@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
 from relay.core.headers import Header, wire_headers
-from relay.core.names import remembered
+from relay.core.remembered import remembered
 
 KEY_HEADER = "X-Partition-Key"
 CONTENT_TYPE = "content-type"

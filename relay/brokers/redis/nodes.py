@@ -23,8 +23,8 @@ from relay.brokers.redis.session import Offer, Redirect, RedisSession
 from relay.brokers.redis.shards import Ask, Shards
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.names import remembered
 from relay.core.outcome import Outcome, OutcomeSink, Unreachable
+from relay.core.remembered import remembered
 
 _MOST_REDIRECTS: Final = 8
 """Of one event; more of them mean that the nodes disagree about the slot."""

@@ -38,7 +38,6 @@ from relay.brokers.sending import SendProgress
 from relay.core.durations import in_words
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import FormattedMessage
-from relay.core.names import remembered
 from relay.core.outcome import (
     ACKNOWLEDGED,
     Acknowledged,
@@ -51,6 +50,7 @@ from relay.core.outcome import (
     Unreachable,
 )
 from relay.core.patterns import matches
+from relay.core.remembered import remembered
 
 _SLICE = 200  # commands written at once, before other work of the event loop gets its turn (about 2 ms)
 _SLICE_BYTES = 1 << 20

@@ -8,9 +8,9 @@ the browser's login.
 
 from __future__ import annotations
 
+from relay.console.access.access_role import AccessRole, Identity
 from relay.console.access.application import install
-from relay.console.access.roles import AccessRole, Identity
-from relay.console.access.rules import require
+from relay.console.access.route_roles import require
 
 Role = AccessRole
 

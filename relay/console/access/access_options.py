@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from relay.console.access.access_role import AccessRole
 from relay.console.access.logins import SHORTEST_SECRET
-from relay.console.access.roles import AccessRole
 from relay.console.access.tokens import SHORTEST_TOKEN
 from relay.core.errors import ConfigError
 from relay.settings.address import Address, is_loopback

@@ -8,8 +8,8 @@ from fastapi import FastAPI
 
 from relay.console.access.access_options import access_options
 from relay.console.access.gate import AccessGate
+from relay.console.access.login_routes import LoginRoutes
 from relay.console.access.middleware import AccessMiddleware
-from relay.console.access.routes import LoginRoutes
 from relay.settings.settings import Settings
 
 logger = logging.getLogger(__name__)

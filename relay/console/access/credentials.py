@@ -7,8 +7,8 @@ import hmac
 from pathlib import Path
 from typing import Final
 
-from relay.console.access.files import AccessFile, AccessLine
-from relay.console.access.roles import AccessRole, Identity
+from relay.console.access.access_file import AccessFile, AccessLine
+from relay.console.access.access_role import AccessRole, Identity
 from relay.console.access.tokens import LONGEST_TOKEN, SHORTEST_TOKEN, hash_token
 from relay.core.origins import LiveSecret
 

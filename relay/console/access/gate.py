@@ -15,14 +15,14 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from relay.console.access.access_file import AccessLine
 from relay.console.access.access_options import AccessOptions
+from relay.console.access.access_role import AccessRole, Identity
 from relay.console.access.credentials import ApiToken, KnownTokens
-from relay.console.access.files import AccessLine
 from relay.console.access.limit import PER_ADDRESS, Buckets, network_of
 from relay.console.access.logins import COOKIE, Login, Logins, Way
 from relay.console.access.origin import client_address
 from relay.console.access.refusal import AccessRefused, too_many, unauthenticated
-from relay.console.access.roles import AccessRole, Identity
 
 logger = logging.getLogger(__name__)
 

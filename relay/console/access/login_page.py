@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, parse_qsl, urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from relay.console.access.access_role import Identity
 from relay.console.access.gate import AccessGate
 from relay.console.access.logins import COOKIE, Login
 from relay.console.access.refusal import AccessRefused
-from relay.console.access.roles import Identity
 from relay.console.access.templates import render
 
 CSRF_FIELD: Final = "csrf_token"

@@ -21,7 +21,7 @@ from typing import Final
 
 from itsdangerous import BadData, URLSafeSerializer
 
-from relay.console.access.roles import AccessRole, Identity
+from relay.console.access.access_role import AccessRole, Identity
 from relay.core.origins import LiveSecret
 
 COOKIE: Final = "__Host-openoutbox"

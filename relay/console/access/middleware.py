@@ -12,12 +12,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from relay.console.access.answer_headers import with_headers
 from relay.console.access.gate import AccessGate, Proof, Visitor
-from relay.console.access.headers import with_headers
 from relay.console.access.login_page import CSRF_FIELD, KeptForm, form_fields, refused_form
 from relay.console.access.origin import from_another_site, names_this_console
 from relay.console.access.refusal import CHALLENGE, AccessRefused, answer
-from relay.console.access.rules import is_open, route_rules
+from relay.console.access.route_roles import is_open, route_rules
 
 logger = logging.getLogger(__name__)
 

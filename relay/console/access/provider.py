@@ -21,7 +21,7 @@ from authlib.integrations.starlette_client import OAuth
 from joserfc.errors import JoseError
 
 from relay.console.access.access_options import ProviderOptions
-from relay.console.access.roles import LONGEST_NAME, AccessRole, Identity, valid_name
+from relay.console.access.access_role import LONGEST_NAME, AccessRole, Identity, valid_name
 from relay.core.durations import in_words
 from relay.core.errors import OutboxError
 from relay.core.origins import LiveSecret

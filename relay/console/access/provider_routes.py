@@ -11,10 +11,10 @@ from starlette.responses import RedirectResponse, Response
 
 from relay.console.access.gate import AccessGate
 from relay.console.access.login_page import login_page
+from relay.console.access.login_routes import LoginRoutes
 from relay.console.access.logins import SealedNotes, Way
 from relay.console.access.provider import Journey, LoginProvider, ProviderFailed, UserRefused
 from relay.console.access.refusal import local_path
-from relay.console.access.routes import LoginRoutes
 
 logger = logging.getLogger(__name__)
 

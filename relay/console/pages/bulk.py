@@ -13,7 +13,7 @@ from relay.console.api.changes import begin_change, counted
 from relay.console.api.models import BulkBody, moment_text
 from relay.console.api.requests import Operator
 from relay.console.context import ConsoleParts
-from relay.console.pages.fields import text_field, time_field
+from relay.console.pages.form_fields import text_field, time_field
 from relay.console.pages.render import page
 from relay.console.problems import RequestProblem
 from relay.outbox.admin.actions import Action

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from relay.console.api.requests import Operator, Reader, cause_of, change_request, etag, expected_version
 from relay.console.context import Console, ConsoleParts
 from relay.console.pages.bulk import links
-from relay.console.pages.fields import id_field, status_field, text_field, time_field
+from relay.console.pages.form_fields import id_field, status_field, text_field, time_field
 from relay.console.pages.payloads import ShownPayload
 from relay.console.pages.render import page
 from relay.core.errors import OutboxError

@@ -13,14 +13,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
-from relay.console.pages.fields import text_field, time_field
+from relay.console.pages.form_fields import text_field, time_field
 from relay.console.pages.payloads import ShownPayload
 from relay.console.pages.render import page
 from relay.console.problems import RequestProblem
 from relay.core.errors import OutboxError
 from relay.core.json_text import indented, written
 from relay.deliverylog import DeliveryLog, Granularity, ListAttempts, MetricsQuery, MetricsResult, TimeWindow
-from relay.deliverylog.model import STATUSES
+from relay.deliverylog.records import STATUSES
 
 router = APIRouter(include_in_schema=False)
 

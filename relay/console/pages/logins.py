@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
 
+from relay.console.access.access_role import AccessRole
 from relay.console.access.gate import Proof
 from relay.console.access.logins import Login, Way
-from relay.console.access.roles import AccessRole
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
 from relay.console.pages.render import page

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from relay.console.api.requests import Operator, Reader, change_request
 from relay.console.context import ConsoleParts
-from relay.console.pages.fields import time_field
+from relay.console.pages.form_fields import time_field
 from relay.console.pages.live import live_page
 from relay.console.relays_and_pauses import end_every_pause, end_pause, set_pause
 from relay.core.pause import PauseScope, PauseTarget

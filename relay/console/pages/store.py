@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from relay.console.api.requests import Reader
 from relay.console.api.store import events_of_stream, older
 from relay.console.context import ConsoleParts, shows_payloads
-from relay.console.pages.fields import uuid_field
+from relay.console.pages.form_fields import uuid_field
 from relay.console.pages.render import page
 from relay.core.json_text import indented
 from relay.eventstore.browse import StoreBrowser

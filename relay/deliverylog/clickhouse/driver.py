@@ -15,20 +15,20 @@ from heapq import merge
 from typing import Any
 
 from relay.deliverylog import limits
-from relay.deliverylog.clickhouse import history, rows
+from relay.deliverylog.clickhouse import migration_list, rows
 from relay.deliverylog.clickhouse.client import ClickHouseClient
 from relay.deliverylog.clickhouse.rows import Key
 from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow, Rejected
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
+from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.limits import LONGEST_METRICS
 from relay.deliverylog.log_options import DeliveryLogOptions
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
-from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.paging import PageRows, Scan, attempt_bytes, event_bytes, within_bytes
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
-from relay.deliverylog.store import DeliveryLog
+from relay.deliverylog.records import AttemptRecord, LoggedEvent
 from relay.deliverylog.times import LATEST, from_ms, to_ms
 from relay.postgres.migrations import MigrationPlan
 
@@ -68,7 +68,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
         Repeatable, and safe from several processes at once. Returns what was applied, or with ``dry_run`` what would
         be; then nothing changes.
         """
-        applied = await history.migrate(self._client, self._sql, dry_run=dry_run)
+        applied = await migration_list.migrate(self._client, self._sql, dry_run=dry_run)
         if self._options.retention_days and not dry_run:
             await self.apply_retention(self._options.retention_days)
         return applied

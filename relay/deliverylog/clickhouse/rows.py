@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow
-from relay.deliverylog.model import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.quarantine import QuarantinedEntry
+from relay.deliverylog.records import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.times import from_ms
 
 _NAMES = {"attempt_id": "delivery_id", "time": "delivery_time"}  # of event_log, where they are not the row's

@@ -14,15 +14,15 @@ import psycopg
 
 from relay.deliverylog import limits
 from relay.deliverylog.entries import LogRow, Rejected, entry_of
+from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.limits import LONGEST_METRICS, LONGEST_PAGE
 from relay.deliverylog.log_options import DeliveryLogOptions
 from relay.deliverylog.measures import Count, MeasureTally, tallies_of
-from relay.deliverylog.model import AttemptRecord, LoggedEvent
 from relay.deliverylog.paging import PageRows, Scan
 from relay.deliverylog.postgres import rows
 from relay.deliverylog.postgres.connections import LogConnections, fetched, translating
-from relay.deliverylog.postgres.history import LogSchema
 from relay.deliverylog.postgres.inserts import BatchInserts
+from relay.deliverylog.postgres.migration_list import LogSchema
 from relay.deliverylog.postgres.partitions import (
     Partitions,
     missing_ahead,
@@ -34,7 +34,7 @@ from relay.deliverylog.postgres.partitions import (
 from relay.deliverylog.postgres.planner import NEAREST, looks_large, near, wider
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
 from relay.deliverylog.quarantine import QuarantinedEntry, as_text
-from relay.deliverylog.store import DeliveryLog
+from relay.deliverylog.records import AttemptRecord, LoggedEvent
 from relay.deliverylog.times import LATEST, time_near, to_ms
 from relay.postgres.connect import Connection, connect_async
 from relay.postgres.migrate import migrate_async

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from relay.deliverylog.entries import LogRow
-from relay.deliverylog.model import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.deliverylog.quarantine import QuarantinedEntry
+from relay.deliverylog.records import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.postgres.codec import encode_json, text_array
 
 Parameters = dict[str, Any]

@@ -10,8 +10,8 @@ from relay.core.errors import ConfigError
 from relay.deliverylog import limits
 from relay.deliverylog.cursor import EVENTS
 from relay.deliverylog.measures import Count
-from relay.deliverylog.model import FAILED
 from relay.deliverylog.paging import Scan
+from relay.deliverylog.records import FAILED
 from relay.deliverylog.times import from_ms
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, LONGEST_IDENTIFIER, statement, statement_names, without_parameters
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relay.console.access.roles import AccessRole
+from relay.console.access.access_role import AccessRole
 from relay.console.access.tokens import hash_token
 
 

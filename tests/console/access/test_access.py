@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from relay.console.access import AccessRole
-from relay.console.access.rules import RouteRule, route_rules
+from relay.console.access.route_roles import RouteRule, route_rules
 from relay.core.errors import ConfigError
 from tests.console.access.making import token
 from tests.console.access.sample import Browser, bearer, sample_app, served, settings

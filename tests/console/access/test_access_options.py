@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.console.access.access_options import AccessOptions, access_options
-from relay.console.access.roles import AccessRole
+from relay.console.access.access_role import AccessRole
 from relay.console.serve import VARIABLES
 from relay.core.errors import ConfigError
 from relay.settings.settings import Settings

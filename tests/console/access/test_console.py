@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from relay.console.access import AccessRole
-from relay.console.access.rules import route_rules
+from relay.console.access.route_roles import route_rules
 from relay.console.app import build_console
 from relay.console.serve import VARIABLES
 from relay.settings.settings import Settings

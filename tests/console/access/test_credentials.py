@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.console.access import credentials
+from relay.console.access.access_role import AccessRole, Identity
 from relay.console.access.credentials import KnownTokens
-from relay.console.access.roles import AccessRole, Identity
 from relay.console.access.tokens import hash_token, new_token, read_token_hash
 from relay.core.errors import ConfigError
 from tests.console.access.making import token, token_line, tokens_file

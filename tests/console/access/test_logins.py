@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.console.access import logins as module
+from relay.console.access.access_role import AccessRole, Identity
 from relay.console.access.logins import Login, Logins, SealedNotes, Way
-from relay.console.access.roles import AccessRole, Identity
 from tests.support.clock import Clock
 
 SECRET = b"k" * 32

@@ -21,8 +21,8 @@ from joserfc.jwk import OctKey, RSAKey
 from starlette.responses import JSONResponse, Response
 
 from relay.console.access.access_options import ProviderOptions
+from relay.console.access.access_role import AccessRole, Identity
 from relay.console.access.provider import LoginProvider, ProviderFailed, UserRefused
-from relay.console.access.roles import AccessRole, Identity
 from tests.console.access.sample import served
 from tests.support.waiting import patience
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from relay.console.access.access_options import access_options
+from relay.console.access.access_role import AccessRole, Identity
 from relay.console.access.logins import Logins, Way
-from relay.console.access.roles import AccessRole, Identity
 from tests.console.access.sample import sample_app, served
 from tests.console.access.test_api_token import console_settings as settings
 from tests.console.access.test_provider_server import console, logged_in

@@ -20,7 +20,7 @@ import httpx
 import psycopg
 import pytest
 
-from relay.app.roles import RolesRequest, Rooms
+from relay.app.database_roles import RolesRequest, Rooms
 from relay.core.role import Role
 from relay.eventstore import NO_STREAM, EventStore, NewEvent
 from relay.outbox.extensions import extension_names

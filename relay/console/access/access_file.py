@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from relay.console.access.roles import AccessRole, Identity, valid_name
+from relay.console.access.access_role import AccessRole, Identity, valid_name
 from relay.console.access.tokens import read_token_hash
 from relay.core.errors import ConfigError
 from relay.core.filemark import FileMark, file_mark

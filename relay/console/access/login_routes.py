@@ -8,13 +8,13 @@ from typing import Annotated, Final
 from fastapi import Depends, FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 
+from relay.console.access.access_role import AccessRole, Identity
 from relay.console.access.credentials import mark_of
 from relay.console.access.gate import AccessGate
 from relay.console.access.login_page import ENDED, KeptForm, form_fields, login_page, resend_page, set_login
 from relay.console.access.logins import COOKIE, Login, Way
 from relay.console.access.refusal import AccessRefused, local_path
-from relay.console.access.roles import AccessRole, Identity
-from relay.console.access.rules import require
+from relay.console.access.route_roles import require
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import fastapi.routing
 from fastapi import FastAPI, HTTPException, Request
 from starlette.routing import BaseRoute, Mount
 
-from relay.console.access.headers import STATIC
-from relay.console.access.roles import AccessRole, Identity
+from relay.console.access.access_role import AccessRole, Identity
+from relay.console.access.answer_headers import STATIC
 
 OPEN_PATHS: Final = frozenset({"/login", "/oidc/login", "/oidc/callback", "/oidc/logout", "/healthz"})
 """What is answered without a login."""

@@ -27,7 +27,6 @@ from relay.deliverylog.buckets import ROW_LIMIT
 from relay.deliverylog.entries import LogRow, Rejected, entry_of, prepare
 from relay.deliverylog.errors import DeliveryLogError
 from relay.deliverylog.measures import Count, Measure, MeasureTally
-from relay.deliverylog.model import AttemptRecord, LogEntry, LoggedEvent
 from relay.deliverylog.paging import (
     PageRows,
     Scan,
@@ -40,6 +39,7 @@ from relay.deliverylog.paging import (
 )
 from relay.deliverylog.quarantine import QuarantinedEntry, QuarantineRetry
 from relay.deliverylog.query import ListAttempts, ListEvents, MetricsQuery, MetricsResult, Page
+from relay.deliverylog.records import AttemptRecord, LogEntry, LoggedEvent
 from relay.deliverylog.times import whole_millisecond
 from relay.postgres.migrations import MigrationPlan
 

@@ -24,7 +24,7 @@ _FREE_API: Final = ("/log/", "/store/tenants/", "/store/subscriptions/")
 
 
 class DatabasePlaces:
-    """Lets ``MOST_PLACES`` requests at once work: ``relay.console.access.rules`` awaits ``state.take_place``."""
+    """Lets ``MOST_PLACES`` requests at once work: ``relay.console.access.route_roles`` awaits ``state.take_place``."""
 
     def __init__(self, app: ASGIApp, api: str) -> None:
         self._app = app
