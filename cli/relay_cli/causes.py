@@ -41,7 +41,7 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
     findings = read_state(url, name, settings.event_store_schema).findings
     failing = read_causes(url, name)
     if as_json:
-        print_json({"findings": [finding._asdict() for finding in findings], **failing.answer()})
+        print_json({"findings": [finding.answer() for finding in findings], **failing.answer()})
         return
     width = columns(sys.stdout)
     for finding in findings:

@@ -78,7 +78,7 @@ def command(
     failing = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
     failed = any(finding.level in failing for finding in findings)
     if as_json:
-        print_json({"ok": not failed, "findings": [finding._asdict() for finding in findings]})
+        print_json({"ok": not failed, "findings": [finding.answer() for finding in findings]})
     else:
         for finding in findings:
             _print(finding)

@@ -35,21 +35,11 @@ MOST_COUNTED: Final = 10_000
 """Dead letters that are counted: the oldest."""
 
 
-class SetAside(NamedTuple):
-    """What one consumer or subscription has set aside."""
-
-    name: str
-    """Of the consumer in the inbox (subject ``inbox``), or of the subscription (``subscription``)."""
-    finding: Finding
-
-
 class OutboxState(NamedTuple):
     """The outbox at a glance, and what is wrong with it and behind the broker."""
 
     overview: Overview
     findings: list[Finding]
-    set_aside: list[SetAside]
-    """The last of the findings, by consumer and subscription."""
 
     def before_a_start(self) -> list[Finding]:
         """The findings but for what the absence of relays explains, and for prune: ``check`` names its age itself."""
@@ -60,11 +50,10 @@ class OutboxState(NamedTuple):
 def read_state(url: str, table: TableName, store_schema: str | None = None, *, timeline: bool = False) -> OutboxState:
     """What is broken now. Raises as ``read_overview`` and ``consumer_troubles``."""
     overview = read_overview(url, table, timeline=timeline)
-    set_aside = consumer_troubles(url, table, store_schema)
-    return OutboxState(overview, [*troubles(overview), *(each.finding for each in set_aside)], set_aside)
+    return OutboxState(overview, [*troubles(overview), *consumer_troubles(url, table, store_schema)])
 
 
-def consumer_troubles(url: str, table: TableName, store_schema: str | None = None) -> list[SetAside]:
+def consumer_troubles(url: str, table: TableName, store_schema: str | None = None) -> list[Finding]:
     """One for each consumer and subscription.
 
     Raises ConfigError for a wrong URL, StorageError where the database does not answer.
@@ -94,19 +83,19 @@ def _rows(connection: SyncConnection, table: str, sql: LiteralString) -> Sequenc
         return []
 
 
-def _letters(row: tuple[Any, ...]) -> SetAside:
+def _letters(row: tuple[Any, ...]) -> Finding:
     consumer, count, since = row
     least = "at least " if count >= MOST_COUNTED else ""
     message = f"Consumer {consumer} has {least}{counted(count, 'dead letter')}, the oldest since {time_text(since)}."
     name = shlex.quote(consumer)
     advice = f"relay-cli inbox list {name} says why; correct the handler, then: relay-cli inbox retry {name}"
-    return SetAside(consumer, Finding(Level.WARNING, "inbox", message, advice))
+    return Finding(Level.WARNING, "inbox", message, advice, name=consumer)
 
 
-def _parked(row: tuple[Any, ...], schema: str) -> SetAside:
+def _parked(row: tuple[Any, ...], schema: str) -> Finding:
     subscription, count, since = row
     option = "" if schema == DEFAULT_SCHEMA else f" --schema {shlex.quote(schema)}"
     name = shlex.quote(subscription)
     message = f"Subscription {subscription} has set aside {counted(count, 'stream')}, the first at {time_text(since)}."
     advice = f"relay-cli store parked list {name}{option} says why; then: relay-cli store parked retry {name}{option}"
-    return SetAside(subscription, Finding(Level.WARNING, "subscription", message, advice))
+    return Finding(Level.WARNING, "subscription", message, advice, name=subscription)

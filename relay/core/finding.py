@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from relay.core.pause import PauseTarget
+
 
 class Level(StrEnum):
     """Severity of a finding."""
@@ -24,3 +26,13 @@ class Finding(NamedTuple):
     """The examined part, in one word: ``table``, ``indexes``, ``clock``, ``broker``, …"""
     message: str
     advice: str = ""
+    event: str = ""
+    """The id of the event that the message names."""
+    name: str = ""
+    """Of the consumer or subscription that the message names."""
+    pause: PauseTarget | None = None
+    """What is paused, where it is about a pause."""
+
+    def answer(self) -> dict[str, str]:
+        """As JSON."""
+        return {"level": self.level, "subject": self.subject, "message": self.message, "advice": self.advice}

@@ -34,6 +34,7 @@ NO_ANSWER: Final = "no answer for event types "
 
 _BESIDE: Final = re.compile(f"(?={REFUSES}|{NO_ANSWER})")
 _CONDITION: Final = re.compile(r"destination (\S{1,300}) is (slow|blocked|away|refused) since (\S+Z): ")
+_EVENT: Final = re.compile(r"\bevent ([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b", re.IGNORECASE)
 
 
 class ReportedCondition(NamedTuple):
@@ -98,6 +99,12 @@ def reasons_beside(reason: str) -> Iterator[str]:
     if first and _CONDITION.search(first) is None:
         yield first.removesuffix("; ")
     yield from (part.removesuffix("; ") for part in others)
+
+
+def event_in(reason: str) -> str:
+    """The id of the first event that a part of a ``heartbeat_reason`` names; empty where it names none."""
+    match = _EVENT.search(reason)
+    return match[1] if match else ""
 
 
 def same_destination(one: str, other: str) -> bool:

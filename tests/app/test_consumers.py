@@ -49,8 +49,8 @@ def test_dead_letters_and_parked_streams_are_findings_for_those_who_may_read_the
     outbox.database.run("UPDATE openoutbox_inbox_tries SET state = 'retry' WHERE event_id = '2'")
     outbox.database.run("INSERT INTO event_subscription (Name, Position) VALUES ('sums', 1)")
     outbox.database.run(_PARKED)
-    (consumer, letters), (subscription, streams) = consumer_troubles(outbox.url, TABLE)
-    assert (consumer, subscription) == ("billing 2", "sums")
+    letters, streams = consumer_troubles(outbox.url, TABLE)
+    assert (letters.name, streams.name) == ("billing 2", "sums")
     assert (letters.level, letters.subject) == (Level.WARNING, "inbox")
     assert letters.message == "Consumer billing 2 has 2 dead letters, the oldest since 2026-03-10T12:00:30Z."
     assert letters.advice.endswith("correct the handler, then: relay-cli inbox retry 'billing 2'")

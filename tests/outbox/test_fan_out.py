@@ -148,8 +148,8 @@ async def test_without_the_column_or_the_right_all_is_as_before_and_that_is_said
 def test_check_says_what_is_missing_and_how_to_add_it(outbox: Outbox) -> None:
     def finding(wanted: Level = Level.WARNING) -> tuple[Level, str, str]:
         findings, _ = check_storage(outbox.relay_url, TableName(), 180.0, retention=1.0, fan_out=wanted)
-        [(level, _, message, advice)] = [one for one in findings if one.subject == "fan-out"]
-        return level, message, advice
+        [one] = [one for one in findings if one.subject == "fan-out"]
+        return one.level, one.message, one.advice
 
     level, message, advice = finding()
     assert (level, message.partition(":")[0]) == (Level.WARNING, "there is no column acknowledged_by")

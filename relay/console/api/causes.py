@@ -116,7 +116,7 @@ class SeriesItems(ApiModel):
 def list_causes(console: ConsoleParts) -> Response:
     """What is broken, since when and what to do. Of very many dead events the newest are read."""
     state, failing = console.readings.with_causes(console.readings.state)
-    answer = {"findings": [each._asdict() for each in state.findings], **failing.answer()}
+    answer = {"findings": [each.answer() for each in state.findings], **failing.answer()}
     return Response(to_json(answer), media_type="application/json")  # to validate a thousand causes costs five times it
 
 
@@ -128,7 +128,7 @@ def outbox_overview(
     ] = 60,
 ) -> OverviewItem:
     """What is wrong now, the figures, and the last hour: what the page Overview shows. Its counts end at a bound."""
-    overview, findings, _ = console.readings.overview.get()
+    overview, findings = console.readings.overview.get()
     figures = overview.figures
     backlog = figures.backlog
     largest = max(backlog.pending_new + backlog.pending_retrying, backlog.dead, figures.in_flight)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Request
@@ -20,7 +19,6 @@ from relay.console.pages.live import live_page
 from relay.core.finding import Finding
 from relay.outbox.admin.explain import FailureReading
 from relay.outbox.admin.overview import MOST_COUNTED, MOST_RECENT, MinuteCount
-from relay.outbox.admin.trouble import pause_finding
 
 router = APIRouter(include_in_schema=False)
 
@@ -41,7 +39,6 @@ _PLACES = {
     "prune": [("/prune", "Prune")],
 }
 """Where a finding's subject can be looked at, and what cures all of it."""
-_EVENT = re.compile(r" event ([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b", re.IGNORECASE)
 
 
 @router.get("/")
@@ -74,19 +71,16 @@ def retry_set_aside(
 
 def _places(finding: Finding, places: Places) -> list[tuple[str, str]]:
     """The event that the finding names comes first."""
-    named = _EVENT.search(f" {finding.message}")
-    return [*([(f"/events/{named[1]}", "Event")] if named else []), *places.get(finding.subject, [])]
+    return [*([(f"/events/{finding.event}", "Event")] if finding.event else []), *places.get(finding.subject, [])]
 
 
 def _values(reading: tuple[OutboxState, FailureReading], places: Places) -> dict[str, Any]:
-    (overview, findings, set_aside), failing = reading
-    names = {each.finding: each.name for each in set_aside}
-    pauses = {pause_finding(each): each.pause.target for each in overview.held}
+    (overview, findings), failing = reading
     return {
         "title": "Overview",
         "overview": overview,
         "backlog": overview.figures.backlog,
-        "findings": [(each, _places(each, places), names.get(each), pauses.get(each)) for each in findings],
+        "findings": [(each, _places(each, places)) for each in findings],
         "causes": failing.causes[:_MOST_CAUSES],
         "more_causes": max(len(failing.causes) - _MOST_CAUSES, 0),
         "sample": failing.sample,

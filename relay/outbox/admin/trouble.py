@@ -7,7 +7,7 @@ from typing import Final
 
 from relay.core.durations import span
 from relay.core.finding import Finding, Level
-from relay.core.heartbeats import NO_ANSWER, REFUSES, ReportedCondition, conditions_in, reasons_beside
+from relay.core.heartbeats import NO_ANSWER, REFUSES, ReportedCondition, conditions_in, event_in, reasons_beside
 from relay.core.pause import PauseScope
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import LATE, MOST_COUNTED, Overview
@@ -27,7 +27,7 @@ _SAID: Final = (
 def troubles(overview: Overview) -> list[Finding]:
     """The findings, errors first; empty when all is well."""
     findings = [
-        *(pause_finding(held) for held in overview.held),
+        *(_pause(held) for held in overview.held),
         *_reports(overview),  # causes, before the lag that follows from them
         *_lag(overview),
         *_relays(overview),
@@ -39,13 +39,13 @@ def troubles(overview: Overview) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.level is not Level.ERROR)
 
 
-def pause_finding(held: HeldEvents) -> Finding:
+def _pause(held: HeldEvents) -> Finding:
     """One pause in force, and what waits because of it."""
     events = f"{'at least ' if held.at_least else ''}{counted(held.events, 'due event')}"
     verb = "waits" if held.events == 1 and not held.at_least else "wait"
     waiting = f"; {events} {verb} because of it" if held.events else ""
     message = f"{_sentence(str(held.pause)).rstrip('.')}{waiting}."
-    return Finding(Level.WARNING, "pause", message, resume_command(held.pause.target))
+    return Finding(Level.WARNING, "pause", message, resume_command(held.pause.target), pause=held.pause.target)
 
 
 def _lag(overview: Overview) -> Iterator[Finding]:
@@ -61,6 +61,7 @@ def _lag(overview: Overview) -> Iterator[Finding]:
         return
     key = next(key_reasons(overview.ahead, {relay.ordering for relay in overview.reports}), None)
     because = "" if key is None else f" {key.sentence}"
+    event = key.blocker[1] if key is not None and key.blocker is not None else ""
     if not overview.figures.in_flight:
         names = ", ".join(relay.relay_id for relay in overview.relays)
         advice = (
@@ -69,11 +70,11 @@ def _lag(overview: Overview) -> Iterator[Finding]:
         if any(relay.reason for relay in overview.reports):
             advice = "What the relays say is named here, too; relay-cli show EVENT_ID says what one event waits for."
         message = f"Nothing is in flight: {message}, although {names} is connected.{because}"
-        yield Finding(Level.ERROR, "lag", message, advice if key is None else key.step)
+        yield Finding(Level.ERROR, "lag", message, advice if key is None else key.step, event=event)
     else:
         advice = "Let it drain; if the age grows, start another relay or raise BATCH_SIZE."
         message = f"The relays are behind: {message}.{because}"
-        yield Finding(Level.WARNING, "lag", message, advice if key is None else key.step)
+        yield Finding(Level.WARNING, "lag", message, advice if key is None else key.step, event=event)
 
 
 def _relays(overview: Overview) -> Iterator[Finding]:
@@ -101,10 +102,11 @@ def _reports(overview: Overview) -> Iterator[Finding]:
         first = min((condition for condition, _ in reports), key=lambda one: one.since)
         message = f"Destination {name} is {state} since {first.since}: {first.reason}"
         level = Level.WARNING if state == "slow" else Level.ERROR
-        yield Finding(level, "destination", _according(message, [relay for _, relay in reports]), CURES[state])
+        text = _according(message, [relay for _, relay in reports])
+        yield Finding(level, "destination", text, CURES[state], event=event_in(first.reason))
     for reason, relays in others.items():
         subject, advice = next((what, cure) for begin, what, cure in _SAID if reason.startswith(begin))
-        yield Finding(Level.ERROR, subject, _according(_sentence(reason), relays), advice)
+        yield Finding(Level.ERROR, subject, _according(_sentence(reason), relays), advice, event=event_in(reason))
 
 
 def _according(message: str, relays: list[str]) -> str:

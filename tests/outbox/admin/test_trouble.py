@@ -137,7 +137,8 @@ def test_each_destination_each_refused_row_and_the_types_left_out_of_what_relays
     )  # fmt: skip
     eu = "destination eu is slow since 2026-03-10T11:00:00Z: 9 s for an answer"
     us = "destination us is refused since 2026-03-10T11:05:00Z: wrong password"
-    row = "the database refuses to settle event 7: a trigger"
+    refused = "0b951302-8811-47ea-b813-0595dc183037"
+    row = f"the database refuses to settle event {refused} and 2 others: a trigger"
     types = "no answer for event types a (shard 2 is away)"
     reports = [
         member._replace(reason=f"{eu}; {us}; {row}; {types}"),
@@ -151,7 +152,11 @@ def test_each_destination_each_refused_row_and_the_types_left_out_of_what_relays
             "destination",
             "Destination us is refused since 2026-03-10T11:04:00Z: wrong password, according to relay-0, relay-1.",
         ),
-        ("error", "rows", "The database refuses to settle event 7: a trigger, according to relay-0."),
+        (
+            "error",
+            "rows",
+            f"The database refuses to settle event {refused} and 2 others: a trigger, according to relay-0.",
+        ),
         ("error", "types", "No answer for event types a (shard 2 is away), according to relay-0."),
         ("error", "relay", "No connection to the database, according to relay-2."),
         (
@@ -161,6 +166,7 @@ def test_each_destination_each_refused_row_and_the_types_left_out_of_what_relays
         ),
     ]
     assert all(one.advice for one in found)
+    assert [one.event for one in found] == ["", refused, "", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +177,8 @@ def test_a_pause_is_a_finding_that_says_who_why_and_how_long(until: datetime | N
     pause = Pause(PauseTarget(PauseScope.TYPE, "a"), until, "ada", "repair", _SINCE)
     [finding] = troubles(Scene().overview()._replace(held=[HeldEvents(pause, 0, at_least=False)]))
     assert finding.message == f"Event type a is paused by ada since 2026-03-10T08:00:30Z{end}: repair."
-    assert finding.advice == "relay-cli resume --type a"
+    assert (finding.advice, finding.pause) == ("relay-cli resume --type a", pause.target)
+    assert set(finding.answer()) == {"level", "subject", "message", "advice"}
 
 
 @pytest.mark.parametrize("in_flight", [0, 5])
@@ -183,6 +190,7 @@ def test_a_lag_says_what_the_oldest_due_event_waits_for_in_its_key(in_flight: in
         "if relays run with ORDERING_ON_DEAD=block."
     )
     assert lag.advice == f"Remove the cause, then: relay-cli replay --id {head.event_id}"
+    assert lag.event == head.event_id
 
 
 @pytest.mark.parametrize(
