@@ -33,8 +33,8 @@ from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
 from relay.app.build import storage_options
 from relay.outbox.extensions import add_extension
+from relay.outbox.left_out import PausedRows
 from relay.outbox.ordered import LONGEST_RUN, OrderedClaim
-from relay.outbox.paused import PausedRows
 from relay.outbox.payloads import INLINE_BYTES
 from relay.postgres.sql import TableName, statement
 from relay.settings.settings import Settings

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from relay.core.beside import SHARE
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.ports import Backlog
+from relay.core.reading_share import SHARE
 from relay.engine.context import EngineContext
 
 logger = logging.getLogger(__name__)

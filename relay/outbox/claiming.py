@@ -18,13 +18,13 @@ from relay.core.blame import kept
 from relay.core.clock import DatabaseClock, steady_seconds
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.event import Claim, EventId, OutboxEvent
-from relay.outbox.guard import ClaimGuard
 from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, ClaimSpan
+from relay.outbox.left_out import PausedRows
 from relay.outbox.ordered import OrderedClaim, leased
 from relay.outbox.outbox_options import PostgresOptions
-from relay.outbox.passing import BEFORE_ALL_ROWS, DueRow, PassedRows
-from relay.outbox.paused import PausedRows
+from relay.outbox.passed_rows import BEFORE_ALL_ROWS, DueRow, PassedRows
 from relay.outbox.payloads import Appetite, PayloadReader, is_damage
+from relay.outbox.plan_guard import ClaimGuard
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.pipeline import one_transaction
@@ -333,7 +333,7 @@ class Claims:
         newest: bool = False,
         types: Sequence[str] = (),
     ) -> list[DueRow]:
-        """The first rows that claims may take (``relay.outbox.passing.ReadDue``).
+        """The first rows that claims may take (``relay.outbox.passed_rows.ReadDue``).
 
         In order per key of those ``chosen`` alone; of others all that are due.
         """

@@ -82,8 +82,8 @@ Place = tuple[float, float]
 BEFORE_ALL: Final[Place] = (float("-inf"), float("-inf"))
 BEHIND_ALL: Final[Place] = (float("inf"), float("inf"))
 Thing = tuple[str, str]
-"""What claims leave out: of which kind (see ``relay.outbox.paused``), and its name. What is left out under one name by
-several kinds may be the same rows."""
+"""What claims leave out: of which kind (see ``relay.outbox.left_out``), and its name. Several kinds may leave out
+the same rows under one name."""
 
 
 class ClaimSpan(NamedTuple):
@@ -275,7 +275,7 @@ class Head:
     def pass_over(self, span: ClaimSpan, first: Place, end: Place) -> None:
         """Claims, sent for ``span``, met rows from ``first`` on that the database refuses to change: go past ``end``.
 
-        As past a locked row, but that looking behind leaves them to ``relay.outbox.passing``.
+        As past a locked row, but that looking behind leaves them to ``relay.outbox.passed_rows``.
         """
         if span.version != self._version:
             return

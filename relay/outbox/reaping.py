@@ -14,7 +14,7 @@ A walk over all is every reap while it is cheap (``CHEAP``): then there is no he
 the reap from the head, over the connection of the slow reads, for a fortieth of the time: a lease behind the head is
 reclaimed after at most 40 walks and one interval of the reaper. A walk that is cut off at its deadline says nothing
 about the database, and is tried again later. Leases ahead of the clock, or without a
-time, expire by ``relay.outbox.ahead``.
+time, expire by ``relay.outbox.times_ahead``.
 
 Where ``MOST_ALIKE`` rows are left out by their ids, and the database refuses more, each call takes one page of the
 expired leases instead, and tries it in quarters down to single rows: so good leases among any number of refused ones
@@ -32,14 +32,14 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from relay.core.beside import SHARE
 from relay.core.blame import MOST_ALIKE, kept, quarters
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.event import EventId
 from relay.core.ports import Reaped
 from relay.core.proofs import ExpiredLeases, LeasedRow
-from relay.outbox.ahead import MOST_ROWS, LeasesAhead
+from relay.core.reading_share import SHARE
 from relay.outbox.outbox_options import PostgresOptions
+from relay.outbox.times_ahead import MOST_ROWS, LeasesAhead
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.sql import statement

@@ -14,11 +14,11 @@ from typing import Any, LiteralString
 from relay.core.errors import StorageTimeout
 from relay.core.ports import Backlog, Rest
 from relay.core.upkeep import Upkeep
-from relay.outbox.ahead import TimesAhead
 from relay.outbox.horizon import HorizonReader
+from relay.outbox.left_out import PausedRows
 from relay.outbox.modewatch import ModeWatch
 from relay.outbox.outbox_options import PostgresOptions
-from relay.outbox.paused import PausedRows
+from relay.outbox.times_ahead import TimesAhead
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.pipeline import one_transaction
 from relay.postgres.sql import statement

@@ -34,9 +34,9 @@ from relay.core.upkeep import Upkeep
 from relay.outbox.claiming import Claims
 from relay.outbox.connections import connections
 from relay.outbox.extensions import watched_tables
+from relay.outbox.left_out import PausedRows
 from relay.outbox.ordersequence import SAMPLE, OrderSequence
 from relay.outbox.outbox_options import PostgresOptions
-from relay.outbox.paused import PausedRows
 from relay.outbox.reaping import Reaping
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
@@ -191,7 +191,7 @@ class PostgresOutbox:
         self._claims.passed.pass_over(event_id)
 
     def leave_out(self, flows: Sequence[Flow], in_part: Sequence[Flow] = ()) -> None:
-        """Leave these events out of the claims that are sent from now on (``relay.outbox.paused``).
+        """Leave these events out of the claims that are sent from now on (``relay.outbox.left_out``).
 
         Those ``in_part`` as a whole without the extension fan-out.
         """
@@ -249,7 +249,7 @@ class PostgresOutbox:
         return max(self._options.lease_timeout, self.longest_lease)
 
     async def look(self) -> Rest:
-        """Look for rows that claims have gone past (``relay.outbox.look``)."""
+        """Look for rows that claims have gone past (``relay.outbox.waiting_rows``)."""
         return await self._reads.look()
 
     async def backlog(self) -> Backlog:

@@ -22,7 +22,7 @@
 -- planner would take any index of what waits for that, and read all of it, dead entries too.
 -- Tags: excluding leaves rows out, by their ids; peek reads what would be claimed and claims nothing; fan_out and paused as
 -- in claim, in_part and apart too: a row that is left out holds back its key. chosen, beside oldest: of some rows alone, found by
--- their ids. passed, beside by_key: leaves out first rows before a place up to which claims have gone past (relay/outbox/passing.py).
+-- their ids. passed, beside by_key: leaves out first rows before a place up to which claims have gone past (relay/outbox/passed_rows.py).
 -- floors, beside oldest: the first unfinished row of a key is looked for from the
 -- floor of that key on (relay/outbox/floors.py), below which only what was inserted for later, has failed or was replayed
 -- may wait: an index that has nothing else finds that.

@@ -85,7 +85,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- The LIMIT is a subquery so that the planner does not know it and always walks the index in order: with the number,
 -- and statistics that underrate the backlog, it reads all that is due and sorts it.
 -- Tag excluding: leaves rows out, by their ids. Tag ahead: of leases whose time is ahead of the clock, instead, those that the
--- relay's own clock says have expired (relay/outbox/ahead.py); ahead has their times, in seconds since 1970. Tag timeless:
+-- relay's own clock says have expired (relay/outbox/times_ahead.py); ahead has their times, in seconds since 1970. Tag timeless:
 -- leases without a time instead, which no relay has claimed. Tag chosen: of some rows alone, found by their ids, as in claim.
 -- Tag asked, beside it: under these very fences, which had expired when they were read. Tag fan_out, beside that, with the column
 -- of extensions/fan_out.sql: adds the destinations that a proof has spoken for. Tag former, likewise: they have not expired, and

@@ -7,7 +7,6 @@ import logging
 
 import pytest
 
-from relay.core.beside import SHARE
 from relay.core.errors import (
     RowRefused,
     SchemaError,
@@ -18,6 +17,7 @@ from relay.core.errors import (
     StorageUnavailable,
 )
 from relay.core.ports import Backlog
+from relay.core.reading_share import SHARE
 from relay.core.status import Exposition
 from relay.core.telemetry import RelayState
 from relay.engine.health import RelayHealth

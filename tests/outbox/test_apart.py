@@ -15,8 +15,8 @@ from relay.core.event import EventId, OutboxEvent
 from relay.core.headers import RAW_HEADERS
 from relay.core.places import Apart, Flow
 from relay.outbox.extensions import add_extension
+from relay.outbox.left_out import PausedRows
 from relay.outbox.outbox_options import KeyOrder
-from relay.outbox.paused import PausedRows
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName, statement
 from relay.routing.rules import MOST_PATTERNS, PLAIN, Routes, Rule, Target

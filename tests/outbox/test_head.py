@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.outbox.head import BEFORE_ALL, MARGIN, MOST_CLAIMED, Head, Place, after
-from relay.outbox.look import DEPTHS, SHARE, TIMEOUT, Look, Looks
+from relay.outbox.waiting_rows import DEPTHS, SHARE, TIMEOUT, Look, Looks
 from tests.support.clock import Clock
 
 NOW = 1000.0

@@ -21,8 +21,8 @@ import pytest
 
 from relay.core.places import Apart
 from relay.outbox.head import BEHIND_ALL, EVERYWHERE, ClaimSpan
+from relay.outbox.left_out import apart_parameters
 from relay.outbox.migrate import migrate
-from relay.outbox.paused import apart_parameters
 from relay.outbox.settling import KINDS
 from relay.postgres.sql import DEFAULT_TABLE, TableName, statement
 from tests.support.fixtures.postgres import Database, create_database, drop_database

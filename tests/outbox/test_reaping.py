@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from relay.core.beside import SHARE
 from relay.core.errors import RowRefused
 from relay.core.event import EventId
 from relay.core.ports import Reaped
+from relay.core.reading_share import SHARE
 from relay.outbox.reaping import Reaping
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import DeadlineConnection, Generation

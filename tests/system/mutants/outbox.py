@@ -19,7 +19,7 @@ _FENCED = f"{_CONFORMANCE}::test_only_the_holder_of_the_lease_settles"
 OUTBOX: Final = (
     Mutant(
         "of several pauses the end of the last is not noticed",
-        "relay/outbox/paused.py",
+        "relay/outbox/left_out.py",
         "if (patterns, in_part, apart) == (self.patterns, self.in_part, self.apart):",
         "if (patterns[:1], in_part) == (self.patterns[:1], self.in_part):",
         ("tests/system/simulation/test_histories.py::test_a_few_histories_keep_every_promise",),
@@ -163,14 +163,14 @@ SQL: Final = (
     ),
     Mutant(
         "looking behind the head stops",
-        "relay/outbox/look.py",
+        "relay/outbox/waiting_rows.py",
         "            if head.has_room and one.due_at <= self._clock():",
         "            if False:",
         (f"{_HEAD}::test_looks_come_to_a_row_behind_the_head",),
     ),
     Mutant(
         "a look moves the head past a locked row",
-        "relay/outbox/look.py",
+        "relay/outbox/waiting_rows.py",
         "            head.passed(first, look.free or look.end or min(end, present), look.at)",
         "            head.passed(first, look.end or min(end, present), look.at)",
         (f"{_HEAD}::test_a_look_does_not_move_the_head_past_a_locked_row",),

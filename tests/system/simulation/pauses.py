@@ -18,8 +18,8 @@ from relay.core.event import EventId, Status
 from relay.core.pause import Pause, PauseTarget
 from relay.core.places import Apart
 from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, ClaimSpan, Place, after
-from relay.outbox.look import Look
-from relay.outbox.paused import PausedRows
+from relay.outbox.left_out import PausedRows
+from relay.outbox.waiting_rows import Look
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName
 from tests.support.apart import is_left_out

@@ -88,7 +88,7 @@ def _backoff_does_not_grow(patch: pytest.MonkeyPatch) -> None:
 def _looks_behind_the_head_once(patch: pytest.MonkeyPatch) -> None:
     mutate(
         patch,
-        "relay.outbox.look",
+        "relay.outbox.waiting_rows",
         "        if one.ended:\n            one.begin(",
         "        if one.ended and not one.began_at:\n            one.begin(",
     )

@@ -3,7 +3,7 @@
 Three connections, each with one statement at a time and a deadline, which begins again while a reply arrives; a
 statement that passes it is cancelled and its connection cut; the reply to a renewal that was lost is read back. How
 much a claim asks for, and how the payloads that it left behind are read, is the work of ``relay.outbox.payloads``; what
-it leaves out because of a pause is that of ``relay.outbox.paused``, over one connection more.
+it leaves out because of a pause is that of ``relay.outbox.left_out``, over one connection more.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_events_that_stay_paused_after_the_end_of_their_pause_are_found(
     assert play(plan).violation is None
     mutate(
         monkeypatch,
-        "relay.outbox.paused",
+        "relay.outbox.left_out",
         "self.patterns, self.in_part = patterns, in_part",
         "self.patterns, self.in_part = patterns or self.patterns, in_part",
     )

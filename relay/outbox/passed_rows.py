@@ -14,7 +14,7 @@ them. Between the claims they are tried again, and the good ones among them are 
 - When a round has met none that is refused, claims begin at the oldest row again.
 
 Where ``MOST_ALIKE`` rows of one event type failed alone and none of that type went through since the first of them,
-claims leave out the type instead (``relay.outbox.paused``), so that events of other types among them are claimed as
+claims leave out the type instead (``relay.outbox.left_out``), so that events of other types among them are claimed as
 ever. Its rows are tried again in the same rounds, the newest ones between the others. With the first that
 goes through, the type is left out no more, and what is behind the head is refused rows and good ones among them.
 
@@ -41,7 +41,7 @@ from relay.core.blame import MOST_ALIKE, kept, quarters
 from relay.core.errors import StorageError
 from relay.core.event import EventId, OutboxEvent
 from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, ClaimSpan, Place, after
-from relay.outbox.paused import PausedRows
+from relay.outbox.left_out import PausedRows
 
 logger = logging.getLogger(__name__)
 

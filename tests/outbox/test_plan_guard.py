@@ -6,7 +6,7 @@ import pytest
 
 from relay.core.errors import StorageError
 from relay.core.event import EventId
-from relay.outbox.guard import ClaimGuard
+from relay.outbox.plan_guard import ClaimGuard
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection
 from relay.postgres.prepared import Preparation
@@ -27,13 +27,13 @@ async def test_claims_are_guarded_once_two_were_slow_and_nothing_is_left_of_it(
     """What the guard sets is local to the claim's transaction; a claim that finds nothing ends it."""
     storage = await watched(outbox)
     outbox.insert([Row("topic")] * 5)
-    monkeypatch.setattr("relay.outbox.guard._SLOW", 60.0)  # whatever else the machine does
+    monkeypatch.setattr("relay.outbox.plan_guard._SLOW", 60.0)  # whatever else the machine does
     assert len((await storage.claim(1, 1000)).events) == 1
-    monkeypatch.setattr("relay.outbox.guard._SLOW", -1.0)
-    monkeypatch.setattr("relay.outbox.guard._TIMES", 1_000_000)
+    monkeypatch.setattr("relay.outbox.plan_guard._SLOW", -1.0)
+    monkeypatch.setattr("relay.outbox.plan_guard._TIMES", 1_000_000)
     for _ in range(2):
         assert len((await storage.claim(1, 1000)).events) == 1
-    monkeypatch.setattr("relay.outbox.guard._SLOW", 60.0)
+    monkeypatch.setattr("relay.outbox.plan_guard._SLOW", 60.0)
     for number in (1, 1, 0):
         assert len((await storage.claim(1, 1000)).events) == number
     outbox.insert([Row("topic")])

@@ -22,8 +22,8 @@ from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.core.places import Apart, Flow
 from relay.core.ports import Rest
 from relay.outbox.head import ClaimSpan, Head, Place, Thing
-from relay.outbox.look import Look, Looks, Walk
 from relay.outbox.pauses import read_for_claims
+from relay.outbox.waiting_rows import Look, Looks, Walk
 from relay.postgres.connect import Connection
 from relay.postgres.pipeline import one_transaction
 from relay.postgres.sql import TableName, statement
@@ -54,7 +54,7 @@ class PausedRows:
         """Destinations that do not answer and get their events by a header; whether another one of these has them."""
         self._apart: dict[str, Any] = apart_parameters({})
         self._refused: Sequence[str] = ()
-        """Event types of which the database refuses every event (``relay.outbox.passing``)."""
+        """Event types of which the database refuses every event (``relay.outbox.passed_rows``)."""
         self._besides_refused: list[str] = []
         """As ``patterns``, without those of the types that the database refuses."""
         self._paused: list[str] = []
