@@ -1,6 +1,7 @@
 """The delivery log: a searchable record of every event and of every attempt to deliver it.
 
-``open_delivery_log`` opens one of three drivers behind one interface; importing this imports no database library.
+``open_delivery_log`` opens one of three drivers (``postgres``, ``clickhouse``, ``memory``) behind one ``interface``;
+importing this imports no database library. The relay's ``recorder`` writes; ``records`` and ``query`` are its types.
 """
 
 from relay.deliverylog.errors import (

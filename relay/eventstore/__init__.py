@@ -7,6 +7,10 @@ async with await EventStore.connect(url, schema="bank") as store:
     await store.provision_tenant(tenant_id)
     await store.append(tenant_id, stream_id, [NewEvent("AccountOpened", {"owner": "Ada"})], NO_STREAM,
                        outbox={"AccountOpened": "bank.accounts"})
+
+``event_store`` is the public class, made of parts: ``append``, ``read``, ``subscriptions``, ``tenants``, ``archive``,
+``deletion``, ``schema``. A ``subscription`` reads batches under a ``lease``, and sets failing streams aside
+(``parking``).
 """
 
 from relay.core.backoff import RetryPolicy

@@ -1,5 +1,6 @@
 """The environment, read once, as frozen settings: the only package that reads it.
 
-``relay.settings.settings.Settings`` is what a program reads; ``relay.settings.listening`` reads SERVER_PORT alone, with
-the standard library only. Importing this package imports neither of them.
+``variables`` declares each variable with default and meaning (``destinations``, ``routing``, ``admitting``: groups of
+them), ``kinds`` how a value is read, ``combinations`` what must hold between several. A program reads
+``settings.Settings``; ``listening`` reads SERVER_PORT alone. Importing this package imports neither of them.
 """
