@@ -25,12 +25,13 @@ from relay.brokers.http.connecting import ConnectingWay, check, connect
 from relay.brokers.http.endpoints import Endpoint, read_endpoint
 from relay.brokers.http.errors import Answer, BadAnswer, Cut, NoAnswer, outcome_of
 from relay.brokers.http.options import HttpOptions, client_tls
-from relay.brokers.http.request import HttpRequest, request_of
+from relay.brokers.http.request import request_of
 from relay.brokers.http.session import HttpSession
 from relay.brokers.http.window import RequestWindow
 from relay.brokers.login import present
 from relay.brokers.share import LoopShare
 from relay.core.errors import BrokerUnreachable, ConfigError
+from relay.core.event import OutboxEvent
 from relay.core.outcome import ConnectionCut, Outcome, TimedOut, Transient, Unreachable, Withheld
 
 _LONGEST_IDLE: Final = 30.0  # seconds after which a session is not used again: servers close idle ones
@@ -43,6 +44,7 @@ class Host:
 
     def __init__(self, endpoint: Endpoint, options: HttpOptions) -> None:
         self.origin = endpoint.origin
+        self._shown = str(endpoint.origin)
         self._endpoint = endpoint
         self._options = options
         self._loop = asyncio.get_running_loop()
@@ -60,6 +62,8 @@ class Host:
         """What waits behind the event of a key that is under way or ready."""
         self._workers: set[asyncio.Task[None]] = set()
         self._sessions: list[HttpSession] = []
+        self._idle: deque[HttpSession] = deque()
+        """Of these what carries nothing, that which was used last at its end; also some that closed meanwhile."""
         self._newest: HttpSession
         self._answered: list[tuple[Entry, Outcome]] = []
 
@@ -99,6 +103,7 @@ class Host:
         for session in self._sessions:
             session.abort()
         self._sessions.clear()
+        self._idle.clear()
         self._take_down(list(self._held.values()), Unreachable(reason))
         self._report()
 
@@ -152,8 +157,7 @@ class Host:
                 self._take_down(self._waiting(), Unreachable(str(error)))
                 return Unreachable(str(error))
             try:
-                request = request_of(entry[0], self._endpoint, self._options)
-                answer = await self._post(session, request)
+                answer = await self._post(session, entry[0])
             except Cut as error:
                 cut = str(error)
                 if error.resend and attempt + 1 < _TRIES:
@@ -165,15 +169,18 @@ class Host:
                 self._has_answered()
                 return Transient("BAD_ANSWER", f"{self.origin}: {self._endpoint.masked(str(error))}")
             self._has_answered()
-            return outcome_of(answer, str(self.origin), self._options.permanent_statuses, self._endpoint.masked)
+            return outcome_of(answer, self._shown, self._options.permanent_statuses, self._endpoint.masked)
         return ConnectionCut(self._has_failed(cut))
 
-    async def _post(self, session: HttpSession, request: HttpRequest) -> Answer:
+    async def _post(self, session: HttpSession, event: OutboxEvent) -> Answer:
         began = time.monotonic()
         try:
+            request = request_of(event, self._endpoint, self._options)
             answer = await session.post(request, self._options.timeout)
         finally:
             self._share.take(session.spent)
+            if session.idle:
+                self._idle.append(session)
         newest = self._newest
         if self._window.answer(answer.status, began, waiting=bool(self._ready), proven=newest.proven or newest.closed):
             self.pump()
@@ -207,8 +214,9 @@ class Host:
 
     def _idle_session(self) -> HttpSession | None:
         """The one that was used last; servers close those that are idle for long."""
-        for session in reversed(self._sessions):
-            if session.idle:
+        while self._idle:
+            session = self._idle.pop()
+            if not session.closed:
                 if self._loop.time() - session.idle_since <= _LONGEST_IDLE:
                     return session
                 session.abort()
@@ -216,13 +224,16 @@ class Host:
         return None
 
     def _close_idle(self) -> None:
-        """What is more than may be used, or was not used for long."""
-        now, excess = self._loop.time(), len(self._sessions) - self._window.size
-        for session in self._sessions:
-            if session.idle and (excess > 0 or now - session.idle_since > _LONGEST_IDLE):
+        """What is more than may be used, or was not used for long. A worker's end is frequent: mostly it is neither."""
+        idle, now = self._idle, self._loop.time()
+        if len(self._sessions) > self._window.size:
+            self._sessions = [one for one in self._sessions if not one.closed]
+        excess = len(self._sessions) - self._window.size
+        while idle and (idle[0].closed or excess > 0 or now - idle[0].idle_since > _LONGEST_IDLE):
+            session = idle.popleft()
+            if not session.closed:
                 session.abort()
                 excess -= 1
-        self._sessions = [one for one in self._sessions if not one.closed]
 
     async def _open(self) -> HttpSession:
         await self._renew()
