@@ -12,6 +12,7 @@ _LATE: Final = 0.2  # seconds that a look may be late because the process did no
 _LOOKS: Final = 4  # at what still leaves this host, in one timeout
 _AGAIN: Final = 0.05  # seconds until the next look then, in which what has arrived is read
 _MOST_AGAIN: Final = 5  # of those
+_GONE_AT_ONCE: Final = 14_000  # bytes that a host sends before it waits for any acknowledgement, by RFC 6928
 
 
 class Deadline:
@@ -33,7 +34,10 @@ class Deadline:
         self._again = 0
         self._since = self._loop.time()
         """When bytes of the request left last, as far as the looks have seen."""
-        self._follow()
+        if written > _GONE_AT_ONCE:
+            self._follow()
+        else:  # a look at each request would cost as much as its signature
+            self._progress.received = written
         self._arm(timeout / _LOOKS)
 
     def cancel(self) -> None:
