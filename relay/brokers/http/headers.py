@@ -39,6 +39,7 @@ _ATTRIBUTES: Final = frozenset(
 )
 """What a message format sets of the row's columns, and so for every event."""
 _MOST_BYTES: Final = 6144  # many servers stop at 8 KiB, the request line and our own headers included
+_AROUND: Final = len(": \r\n")  # bytes of a line besides name and value
 _TOKEN: Final = "!#$&'*+-.^_`|~"  # noqa: S105  # the RFC's term, not a secret
 _VISIBLE: Final = "!\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~ \t"
 _GOOD_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -61,7 +62,7 @@ def lines_of(headers: Sequence[Header]) -> bytes:
 
 def message_headers(event: OutboxEvent, message: FormattedMessage | None = None) -> list[Header]:
     """Event type, key and the user's headers; of ``message``, where a format made one, all but the content type."""
-    headers: list[Header] = [(TYPE_HEADER, encode_value(event.event_type))]
+    headers: list[Header] = [(TYPE_HEADER, _encode_type(event.event_type))]
     if event.partition_key is not None:
         headers.append((KEY_HEADER, encode_value(event.partition_key)))
     extensions: list[Header] = []
@@ -82,14 +83,23 @@ def _bare(name: str) -> str:
 
 def _user_headers(users: Iterable[Header], extensions: Iterable[Header]) -> list[Header]:
     """``extensions`` are the user's headers that are attributes of a CloudEvent, as they are sent."""
+    headers = [*extensions, *[(encode_name(name), encode_value(value)) for name, value in users]]
+    size = sum([len(name) + len(value) for name, value in headers]) + _AROUND * len(headers)
+    if size <= _MOST_BYTES and len({name.lower() for name, _ in headers}) == len(headers):
+        return headers
+    return _fitting(headers)
+
+
+def _fitting(candidates: Iterable[Header]) -> list[Header]:
+    """Each under a name of its own, as long as there is room."""
     headers: list[Header] = []
     taken: set[str] = set()
     room, omitted = _MOST_BYTES, 0
-    for safe, encoded in (*extensions, *((encode_name(name), encode_value(value)) for name, value in users)):
+    for safe, encoded in candidates:
         unique = safe
         while unique.lower() in taken:
             unique = f"{PREFIX}X-{unique.removeprefix(PREFIX)}"
-        size = len(unique) + len(encoded) + 4
+        size = len(unique) + len(encoded) + _AROUND
         if size > room:
             omitted += 1
             continue
@@ -114,3 +124,6 @@ def encode_value(value: str) -> str:
     if _GOOD_VALUE.fullmatch(value):
         return value
     return _ENDS.sub(lambda match: quote(match.group()), quote(value, safe=_VISIBLE))
+
+
+_encode_type: Final = remembered(encode_value)

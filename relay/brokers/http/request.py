@@ -25,13 +25,8 @@ def request_of(event: OutboxEvent, endpoint: Endpoint, options: HttpOptions) -> 
     body, content_type = event.payload, options.content_type
     if message is not None:
         body, content_type = message.payload, dict(message.own).get(CONTENT_TYPE, content_type)
-    headers = [
-        ("Content-Type", content_type),
-        ("webhook-id", str(event.event_id)),
-        ("webhook-timestamp", str(timestamp)),
-    ]
+    own = f"webhook-id: {event.event_id}\r\nwebhook-timestamp: {timestamp}\r\n"
     if endpoint.signer:
-        headers.append(("webhook-signature", endpoint.signer.signatures(event.event_id, timestamp, body)))
-    headers += message_headers(event, message)
-    headers.append(("Content-Length", str(len(body))))
-    return HttpRequest(b"%s%s\r\n" % (endpoint.head, lines_of(headers)), body)
+        own += f"webhook-signature: {endpoint.signer.signatures(event.event_id, timestamp, body)}\r\n"
+    others = lines_of([("Content-Type", content_type), *message_headers(event, message)])
+    return HttpRequest(b"%s%s%sContent-Length: %d\r\n\r\n" % (endpoint.head, own.encode(), others, len(body)), body)
