@@ -34,8 +34,9 @@ def test_the_standards_library_verifies_it() -> None:
     assert Webhook(key).verify(BODY, signed(key)) == {"a": "ü"}
 
 
-def test_it_is_what_the_standards_library_signs() -> None:
-    key, now = secret(), datetime.fromtimestamp(1_700_000_000, UTC)
+@pytest.mark.parametrize("size", [24, 64, 65, 200])
+def test_it_is_what_the_standards_library_signs(size: int) -> None:
+    key, now = secret(size=size), datetime.fromtimestamp(1_700_000_000, UTC)
     theirs = Webhook(key).sign("msg", now, BODY.decode())
     assert Signer([key], "HTTP_SECRETS").signatures("msg", 1_700_000_000, BODY) == theirs
 
