@@ -28,7 +28,7 @@ from relay.inbox.table import create
 from relay.outbox.admin import prune as events
 from relay.outbox.admin.browse import RowFilter, list_events, read_figures
 from relay.outbox.admin.connection import operating
-from relay.outbox.admin.eventtypes import read_event_types
+from relay.outbox.admin.event_types import read_event_types
 from relay.outbox.admin.held import read_held
 from relay.outbox.admin.outbox_check import check_storage
 from relay.outbox.admin.overview import dead_groups, read_overview

@@ -26,7 +26,7 @@ from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.grants import Holding, Right, holding
 from relay.postgres.operating import fetch, short_transaction
-from relay.postgres.operators import operator_connection
+from relay.postgres.operator_connections import operator_connection
 from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, quote_identifier, statement
 
 _DOING: Final = "looking at consumers"

@@ -25,7 +25,7 @@ from relay.inbox.grants import inbox_beside
 from relay.outbox.admin.grants import grant_sql
 from relay.outbox.admin.grants import grants as outbox_grants
 from relay.outbox.extensions import extension_names, extension_sql
-from relay.outbox.tablecheck import creation
+from relay.outbox.table_check import creation
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
 from relay.postgres.roles import GROUPS, OWNER, Grant, RoleGroup, RolesPlan, WantedRoles, apply, foreign_objects, plan

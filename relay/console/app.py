@@ -39,7 +39,7 @@ from relay.console.problems import RequestProblem, problem_of
 from relay.console.readings import FreshAfterChanges
 from relay.console.static import static_files
 from relay.core.errors import OutboxError
-from relay.postgres.operators import keeping
+from relay.postgres.operator_connections import keeping
 from relay.settings.settings import Settings
 from relay.version import __version__
 

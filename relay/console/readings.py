@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relay.app.consumers import OutboxState, read_state
 from relay.core.errors import StorageBusy
-from relay.outbox.admin.eventtypes import read_event_types
+from relay.outbox.admin.event_types import read_event_types
 from relay.outbox.admin.explain import FailureReading, read_causes
 from relay.outbox.admin.relays import read_fleet
 from relay.postgres.sql import TableName

@@ -11,7 +11,7 @@ from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.grants import naming_the_grant
 from relay.postgres.operating import short_transaction
-from relay.postgres.operators import operator_connection
+from relay.postgres.operator_connections import operator_connection
 from relay.postgres.sql import TableName
 
 DOING: Final = "recording a change"

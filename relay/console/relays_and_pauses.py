@@ -24,7 +24,7 @@ from relay.outbox.admin.pause import (
     resume_within,
 )
 from relay.outbox.admin.relays import FleetMember, RelaySettings, list_relays, list_settings
-from relay.outbox.tablecheck import UNDEFINED_TABLE
+from relay.outbox.table_check import UNDEFINED_TABLE
 
 T = TypeVar("T")
 

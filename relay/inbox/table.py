@@ -19,7 +19,7 @@ from relay.postgres.grants import create_in, granting
 from relay.postgres.migrate import migrate
 from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
 from relay.postgres.operating import fetch
-from relay.postgres.operators import operator_connection
+from relay.postgres.operator_connections import operator_connection
 from relay.postgres.sql import DEFAULT_INBOX, DEFAULT_SCHEMA, TableName, statement
 
 _DOING: Final = "creating the inbox"

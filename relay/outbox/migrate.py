@@ -21,7 +21,7 @@ from openoutbox.schema import Step, index_names, steps
 from relay.core.errors import SchemaError
 from relay.outbox.outbox_options import MIGRATE
 from relay.outbox.schema import INDEXES
-from relay.outbox.schemadiff import (
+from relay.outbox.schema_diff import (
     FoundColumn,
     FoundConstraint,
     FoundIndex,
@@ -30,7 +30,7 @@ from relay.outbox.schemadiff import (
     index_differences,
     missing_indexes,
 )
-from relay.outbox.tablecheck import refuse_kind
+from relay.outbox.table_check import refuse_kind
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
 from relay.postgres.grants import create_in

@@ -35,13 +35,13 @@ from relay.outbox.claiming import Claims
 from relay.outbox.connections import connections
 from relay.outbox.extensions import watched_tables
 from relay.outbox.left_out import PausedRows
-from relay.outbox.ordersequence import SAMPLE, OrderSequence
+from relay.outbox.order_sequence import SAMPLE, OrderSequence
 from relay.outbox.outbox_options import PostgresOptions
 from relay.outbox.reaping import Reaping
 from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.slowreads import SlowReads
-from relay.outbox.tablecheck import NOT_RECORDED, OLDEST_POSTGRESQL, check_table
+from relay.outbox.table_check import NOT_RECORDED, OLDEST_POSTGRESQL, check_table
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
 from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts

@@ -16,7 +16,7 @@ import psycopg
 
 from relay.core.errors import StorageError
 from relay.outbox.outbox_options import application_name
-from relay.outbox.tablecheck import creation
+from relay.outbox.table_check import creation
 from relay.postgres.connect import Connection, connect_async
 from relay.postgres.errors import classify
 from relay.postgres.sql import TableName, statement, without_parameters

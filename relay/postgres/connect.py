@@ -32,7 +32,7 @@ from relay.core.errors import StorageError, StorageTimeout, StorageUnavailable
 from relay.core.tasks import ended
 from relay.postgres.codec import FENCES
 from relay.postgres.errors import classify, may_connect_later, wants_new_connections
-from relay.postgres.reading import EagerConnection
+from relay.postgres.read_ahead import EagerConnection
 from relay.postgres.sql import statement
 from relay.postgres.url import ConnectionParameters, LiveParameters
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from relay.settings.address import DEFAULT_CONSOLE_PORT
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
-from relay.settings.kinds import ConsoleRoles, Duration, Issuer, Listen, Networks, Secret, Text, WebOrigin
+from relay.settings.value_kinds import ConsoleRoles, Duration, Issuer, Listen, Networks, Secret, Text, WebOrigin
 
 
 class Admitting(VariableGroup):

@@ -7,7 +7,7 @@ import textwrap
 from typing import NamedTuple
 
 from relay.brokers import kinds
-from relay.settings.kinds import VariableKind
+from relay.settings.value_kinds import VariableKind
 from relay.settings.variables import GROUPS
 
 _OTEL_MEANING = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
-from relay.settings.kinds import (
+from relay.settings.value_kinds import (
     Command,
     Count,
     CountOrZero,

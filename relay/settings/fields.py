@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from relay.settings.kinds import kind, words
+from relay.settings.value_kinds import kind, words
 
 
 def choice(*allowed: str) -> tuple[Any, ...]:

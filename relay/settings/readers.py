@@ -1,5 +1,5 @@
-"""From a variable's text to its value, without pydantic: for ``relay.settings.kinds``, and for commands that need an
-address alone (``relay.settings.locations``).
+"""From a variable's text to its value, without pydantic: for ``relay.settings.value_kinds``, and for commands that need
+an address alone (``relay.settings.locations``).
 
 A reader raises ValueError with a sentence that begins with the text as the user wrote it (secrets masked) and says what
 is allowed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay.settings.fields import VariableGroup, variable
-from relay.settings.kinds import Patterns, Text
+from relay.settings.value_kinds import Patterns, Text
 
 
 class Routing(VariableGroup):

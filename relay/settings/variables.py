@@ -16,7 +16,8 @@ from relay.settings.address import DEFAULT_SERVER_PORT
 from relay.settings.admitting import Admitting
 from relay.settings.destinations import DestinationVariables
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
-from relay.settings.kinds import (
+from relay.settings.routing import Routing
+from relay.settings.value_kinds import (
     Command,
     Count,
     Duration,
@@ -37,7 +38,6 @@ from relay.settings.kinds import (
     kind,
     words,
 )
-from relay.settings.routing import Routing
 
 _WITH_URL = [one.name for one in kinds.KINDS.values() if not one.url_optional]
 

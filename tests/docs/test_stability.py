@@ -15,7 +15,7 @@ import redis
 from relay.core.finding import Level
 from relay.localservers.postgres import DEFAULT_BUILD, NEWEST_BUILD
 from relay.outbox.admin.outbox_check import version_finding
-from relay.outbox.tablecheck import OLDEST_POSTGRESQL
+from relay.outbox.table_check import OLDEST_POSTGRESQL
 from tests.support.paths import ROOT
 from tests.support.servers.helm import KUBERNETES
 from tests.support.servers.identities import Identities

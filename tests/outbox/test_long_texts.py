@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.event import Status
 from relay.outbox.admin.browse import RowFilter, list_events
-from relay.outbox.admin.eventtypes import read_event_types
+from relay.outbox.admin.event_types import read_event_types
 from relay.outbox.admin.explain import read_causes
 from relay.outbox.admin.outbox_check import check_storage
 from relay.outbox.admin.overview import dead_groups

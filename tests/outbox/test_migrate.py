@@ -11,7 +11,7 @@ from relay.core.errors import ConfigError, SchemaError, StorageBusy, StorageUnav
 from relay.outbox.extensions import add_extension
 from relay.outbox.migrate import migrate, plan
 from relay.outbox.schema import INDEXES
-from relay.outbox.schemadiff import FoundIndex, missing_indexes
+from relay.outbox.schema_diff import FoundIndex, missing_indexes
 from relay.postgres.sql import TableName, load_sql, quote_identifier
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database, create_database, drop_database

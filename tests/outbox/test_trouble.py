@@ -13,7 +13,7 @@ from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUna
 from relay.core.event import EventId, Fence
 from relay.core.ports import Reaped, Settled, Settlement
 from relay.outbox.storage import PostgresOutbox
-from relay.outbox.tablecheck import WRITTEN
+from relay.outbox.table_check import WRITTEN
 from relay.postgres.sql import TableName
 from tests.outbox.proxy import Proxy
 from tests.support.fixtures.outbox import Outbox, Row

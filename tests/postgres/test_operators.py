@@ -13,7 +13,7 @@ import pytest
 from relay.core.errors import StorageUnavailable
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
-from relay.postgres.operators import MOST_KEPT, keeping, operator_connection
+from relay.postgres.operator_connections import MOST_KEPT, keeping, operator_connection
 from tests.support.fixtures.database import Database
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.waiting import patience, wait_until
@@ -124,5 +124,5 @@ def test_an_old_one_is_not_used_again(database: Database, monkeypatch: pytest.Mo
     with keeping(database.url):
         first = used(database.url)
         assert used(database.url) == first
-        monkeypatch.setattr("relay.postgres.operators.LONGEST_IDLE", 0.0)
+        monkeypatch.setattr("relay.postgres.operator_connections.LONGEST_IDLE", 0.0)
         assert used(database.url) != first

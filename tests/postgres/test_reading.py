@@ -8,7 +8,7 @@ from collections.abc import Generator
 import pytest
 from psycopg.waiting import READY_R, WAIT_R, WAIT_RW
 
-from relay.postgres.reading import MOST_IN_A_ROW, read_on
+from relay.postgres.read_ahead import MOST_IN_A_ROW, read_on
 
 
 def reads(peer: socket.socket, wanted: int, first: int = WAIT_R) -> Generator[int, int, int]:

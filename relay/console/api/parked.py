@@ -17,7 +17,7 @@ from relay.console.stores import store_missing
 from relay.core.errors import SchemaError
 from relay.eventstore.parked import retry_within, skip_within
 from relay.outbox.admin.changes import Change, Request
-from relay.outbox.tablecheck import UNDEFINED_TABLE
+from relay.outbox.table_check import UNDEFINED_TABLE
 
 _REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
     409: {"description": "The stream is not parked, or is retried now."},

@@ -12,7 +12,7 @@ from relay.console.context import ConsoleParts
 from relay.console.pages.live import live_page
 from relay.console.pages.render import page
 from relay.core.pause import Pause, PauseScope
-from relay.outbox.admin.eventtypes import MOST_TYPES, EventTypeFigures
+from relay.outbox.admin.event_types import MOST_TYPES, EventTypeFigures
 
 router = APIRouter(include_in_schema=False)
 

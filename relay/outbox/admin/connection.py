@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from relay.core.errors import SchemaError
-from relay.outbox.tablecheck import UNDEFINED_TABLE, creation, refuse_kind, refuse_missing
+from relay.outbox.table_check import UNDEFINED_TABLE, creation, refuse_kind, refuse_missing
 from relay.postgres.codec import Moment
 from relay.postgres.connect import SyncConnection as Connection
 from relay.postgres.errors import translating
 from relay.postgres.grants import granting
 from relay.postgres.operating import database_time, fetch, short_transaction
-from relay.postgres.operators import operator_connection
+from relay.postgres.operator_connections import operator_connection
 from relay.postgres.sql import TableName, statement
 
 __all__ = [

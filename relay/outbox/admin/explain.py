@@ -23,7 +23,7 @@ from relay.outbox.admin.relays import read_members
 from relay.outbox.admin.why import EventAhead, Facts, Why, why
 from relay.outbox.outbox_options import application_name
 from relay.outbox.pauses import pauses_in_force
-from relay.outbox.tablecheck import ORDER_COLUMN
+from relay.outbox.table_check import ORDER_COLUMN
 from relay.postgres.errors import translating
 from relay.postgres.sql import TableName, statement
 

@@ -13,16 +13,16 @@ from openoutbox.schema import Step, index_name
 from relay.core.durations import format_duration, in_words
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
-from relay.outbox import ordersequence
+from relay.outbox import order_sequence
 from relay.outbox.admin.connection import Connection, Moment, database_time, fetch, operating, rows
 from relay.outbox.admin.grants import grant_sql, hidden_rows, lacking_rights
 from relay.outbox.admin.modes import mode_finding
-from relay.outbox.admin.tablekind import kind_findings
+from relay.outbox.admin.table_kind import kind_findings
 from relay.outbox.extensions import ORDER_INDEXES, pauses_of, relays_of
 from relay.outbox.migrate import plan
-from relay.outbox.ordersequence import OrderSequence
+from relay.outbox.order_sequence import OrderSequence
 from relay.outbox.outbox_options import application_name
-from relay.outbox.tablecheck import (
+from relay.outbox.table_check import (
     DELETE_RIGHT,
     FAN_OUT_COLUMN,
     FAN_OUT_RIGHT,
@@ -173,7 +173,7 @@ def _order(connection: Connection, table: TableName) -> Iterator[Finding]:
             )
     if all(valid.get(name) for name in names):
         yield Finding(Level.OK, "order", f"the column {ORDER_COLUMN} and its indexes exist")
-    parameters = {"table": table.quoted, "sample": ordersequence.SAMPLE}
+    parameters = {"table": table.quoted, "sample": order_sequence.SAMPLE}
     [row] = rows(connection, "outbox/backlog:order_sequence", table, parameters)
     sequence = OrderSequence(*row)
     if sequence.is_behind:

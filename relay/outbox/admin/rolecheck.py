@@ -15,7 +15,7 @@ from relay.outbox.admin.connection import Connection, operating
 from relay.outbox.admin.grants import grants, hidden_rows, lacking_rights
 from relay.outbox.admin.outbox_check import has_table, prune_delay, schema_findings, writable
 from relay.outbox.extensions import cancelled_of, changes_of, pauses_of
-from relay.outbox.tablecheck import creation
+from relay.outbox.table_check import creation
 from relay.postgres.sql import TableName
 
 WORK: Final[Mapping[Role, str]] = {

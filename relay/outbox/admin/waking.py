@@ -8,7 +8,7 @@ from openoutbox import uuid7
 from relay.core.errors import OutboxError
 from relay.core.finding import Finding, Level
 from relay.outbox.admin.connection import fetch, operating
-from relay.outbox.tablecheck import creation
+from relay.outbox.table_check import creation
 from relay.outbox.wakeup import CHANNEL
 from relay.postgres.connect import connect
 from relay.postgres.operating import OPERATOR

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from benchmarks.console_rows import fill_for_console
 from relay.core.event import Status
-from relay.outbox.admin.eventtypes import read_event_types
+from relay.outbox.admin.event_types import read_event_types
 from relay.outbox.admin.overview import dead_groups, read_overview
 from relay.outbox.admin.search import STATEMENT_SECONDS, EventSearch, search_events
 from relay.outbox.extensions import add_extension

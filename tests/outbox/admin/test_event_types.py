@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relay.outbox.admin import eventtypes
-from relay.outbox.admin.eventtypes import EventTypes, SampledRows, read_event_types
+from relay.outbox.admin import event_types
+from relay.outbox.admin.event_types import EventTypes, SampledRows, read_event_types
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row
 
@@ -66,7 +66,7 @@ def test_the_figures_of_each_type(outbox: Outbox) -> None:
 def test_a_sample_that_is_full_says_so_and_paces_are_those_of_its_time(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eventtypes, "MOST_SAMPLED", 50)
+    monkeypatch.setattr(event_types, "MOST_SAMPLED", 50)
     deliver(outbox, "order.paid", 0.2)  # the newest 50 cover 10 s: 300 a minute
     outbox.insert([Row("first")] * 60)
     outbox.insert([Row("second")])
