@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from relay.localservers.waiting import pause_after
 from relay.localservers.waiting import wait_until as _wait_until
 
 T = TypeVar("T")
@@ -43,13 +44,14 @@ async def wait_until_async(
 
     A synchronous predicate is wrapped by ``eventually``.
     """
-    end = time.monotonic() + patience(deadline)
+    began = time.monotonic()
     while not (found := await predicate()):
-        if time.monotonic() >= end:
+        waited = time.monotonic() - began
+        if waited >= patience(deadline):
             raise TimeoutError(
                 f"waited {patience(deadline):g} s for {what or predicate}; the last answer was {found!r}"
             )
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause_after(waited))
     return found
 
 
