@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from relay.core.allowed import refused_type
-from relay.core.destination import Waiting
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout
 from relay.core.event import LEASE_EXPIRED, Claim, OutboxEvent
 from relay.core.limits import limited, may_exceed, refused
@@ -31,18 +30,13 @@ from relay.engine.away import NONE_HELD
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.fences import Lease
-from relay.engine.flows import bounded
 from relay.engine.gate import Gate
 from relay.engine.order import Order
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions
+from relay.engine.room import ClaimRoom, Room
 from relay.engine.suspects import CONNECTION_CUT
 from relay.engine.waiting import Patience, Polling, WakeUpBudget, wait_event
-
-_RESERVE = 4  # a quarter of the places, and of the bytes, is for destinations that answer
-_SMALLEST_SHARE = (
-    4  # room for a quarter of the places, a whole batch at most, is worth a claim: small ones cost as much
-)
 
 
 class Claimer:
@@ -73,11 +67,7 @@ class Claimer:
         self._away = context.away
         self._left_out = NONE_HELD
         """What the storage was last told to leave out."""
-        self._reserve = context.options.max_in_flight // _RESERVE
-        """Places for destinations that answer."""
-        self._bytes_reserve = context.options.batch_bytes // _RESERVE
-        self._crowded_since: float | None = None
-        """Since when there is room, but too little to be worth a claim."""
+        self._rooms = ClaimRoom(context.options, context.inflight, gate.each, context.clock)
         self._next_within = float("inf")
         """Seconds from the last claim on after which rows are tried again that claims have gone past."""
         self.claiming = False
@@ -103,29 +93,41 @@ class Claimer:
         """Claim while there is something to claim, room for it, and a broker to offer it to."""
         patience = Patience()
         while not self._stopping.is_set():
-            if not await self._may_claim():
+            if (room := await self._room_for_claim()) is None:
                 continue
             began = self._clock()
             try:
-                events = await self._claim()
+                events = await self._claim(room)
             except StorageError as error:
-                if error.may_blame_row and self._narrow(error):
-                    continue
-                if isinstance(error, StorageBusy | StorageTimeout):
-                    self._limit = max(1, self._limit // 2)  # waits for fewer locks, and takes less time
-                tried_out = error.may_blame_row and self._limit == 1
-                if tried_out and await self._control_goes_through():
-                    continue
-                self._health.storage_failed("claim", error, tried_out=tried_out)
-                if tried_out:  # other rows are tried next
-                    await asyncio.sleep(self._options.poll_interval)
-                else:
-                    await patience.pause()
+                if room.looks_past:
+                    self._rooms.looked_past(self._clock() - began, 0)
+                    if isinstance(error, StorageTimeout):  # there was much to look past: the others go on
+                        continue
+                await self._failed(error, room, patience)
                 continue
             patience.reset()
-            await self._rest(events, self._clock() - began)
+            took = self._clock() - began
+            if room.looks_past:
+                self._rooms.looked_past(took, events)
+            if events or not room.looks_past:
+                await self._rest(events, took)
         # The claiming is over, but a loop that returns counts as dead: wait until it is cancelled.
         await asyncio.Event().wait()
+
+    async def _failed(self, error: StorageError, room: Room, patience: Patience) -> None:
+        """A claim failed: find out whether it was a row, else wait before the next one."""
+        if error.may_blame_row and self._narrow(error):
+            return
+        if isinstance(error, StorageBusy | StorageTimeout):
+            self._limit = max(1, self._limit // 2)  # waits for fewer locks, and takes less time
+        tried_out = error.may_blame_row and self._limit == 1
+        if tried_out and await self._control_goes_through(room):
+            return
+        self._health.storage_failed("claim", error, tried_out=tried_out)
+        if tried_out:  # other rows are tried next
+            await asyncio.sleep(self._options.poll_interval)
+        else:
+            await patience.pause()
 
     async def offer_loop(self) -> None:
         """Offer each claimed batch, or release it when the gate closed meanwhile.
@@ -180,8 +182,8 @@ class Claimer:
             return True
         return self._excluded.add(error)
 
-    async def _may_claim(self) -> bool:
-        """Wait for the gate and for room; False when the wait ended without both.
+    async def _room_for_claim(self) -> Room | None:
+        """Wait for the gate and for room; None when the wait ended without both.
 
         The gate may close again between this and the claim's reply: then the offer loop releases what was claimed.
         """
@@ -191,80 +193,34 @@ class Claimer:
             await asyncio.wait({opened, stopped}, return_when=asyncio.FIRST_COMPLETED)
             opened.cancel()
             stopped.cancel()
-            return False
-        if self._inflight.careful(self._clock()) or not self._has_room():
+            return None
+        room = None if self._inflight.careful(self._clock()) else self._rooms.find()
+        if room is None:
             # Cleared and waited for without an await in between, so no change can be missed. The offer loop and the
             # stop clear it too, and a change may be lost that way; the time limit bounds the delay.
             self._inflight.changed.clear()
-            await wait_event(self._inflight.changed, self._options.poll_interval)
-            return False
-        return True
+            await wait_event(self._inflight.changed, self._rooms.look_again)
+        return room
 
-    def _has_room(self) -> bool:
-        """Whether a claim is worth it."""
-        places, size, without = self._room()
-        if places < 1 or size < (self._bytes_reserve // 4 if without else self._bytes_reserve):
-            return False
-        return bool(without) or not self._is_crowded(places)
-
-    def _is_crowded(self, places: int) -> bool:
-        """Whether there is too little room for a claim. It is taken once a poll interval: the rest may be held long."""
-        enough = min(self._options.batch_size, (self._options.max_in_flight - self._reserve) // _SMALLEST_SHARE)
-        now = self._clock()
-        if places >= enough:
-            return False
-        if self._crowded_since is None:
-            self._crowded_since = now
-        return now - self._crowded_since < self._options.poll_interval
-
-    def _room(self) -> tuple[int, int, list[Flow]]:
-        """How many events and bytes may be claimed now, and for which destinations none.
-
-        The last quarter of the places, and of the bytes, is for destinations that answer: else one that does not would
-        take all of them. Half of it may go to those with few events that wait: an event for several of which one is
-        silent, for example. Room for all that is too little to be worth a claim is no reason to make them wait: answers
-        that trickle in might never leave less.
-        """
-        places, size = self._inflight.room(self._waiting())
-        for_all = (places - self._reserve, size - self._bytes_reserve)
-        is_for_all = for_all[0] > 0 and for_all[1] >= self._bytes_reserve
-        if is_for_all and not self._is_crowded(for_all[0]):
-            return *for_all, []
-        half, half_bytes = self._reserve // 2, self._bytes_reserve // 2
-        few, few_bytes = half if places > half else 0, half_bytes if size > half_bytes else 0
-        late = {flow for one in self._gate.each for flow in one.late_flows}
-        slow = self._inflight.slow_flows(self._clock(), late, few, few_bytes)
-        if is_for_all and not slow:
-            return *for_all, []
-        return places - few if slow and self._reserve else 0, size - few_bytes, slow
-
-    def _waiting(self) -> list[Waiting]:
-        """What waits for the rates of destinations."""
-        return [waiting for one in self._gate.each if (waiting := one.waiting) is not None]
-
-    async def _control_goes_through(self) -> bool:
+    async def _control_goes_through(self, room: Room) -> bool:
         """All rows have failed that come next: whether one from elsewhere in the queue goes through."""
         try:
-            return await self._claim(control=True) != 0
+            return await self._claim(room, control=True) != 0
         except StorageError:
             return False
 
-    async def _claim(self, *, control: bool = False) -> int:
+    async def _claim(self, room: Room, *, control: bool = False) -> int:
         """One claim; returns how many events it brought, or -1 when the next one may bring more at once."""
-        places, size, slow = self._room()
-        if not slow:
-            self._crowded_since = None
-        slow = bounded({*slow, *(flow for one in self._waiting() if one.full_for for flow in one.flows)})
-        limit = 1 if control else min(places, self._limit)
-        self._leave_out_away(slow)
-        without = [one for one in slow if isinstance(one, str)]
+        limit = 1 if control else min(room.places, self._limit)
+        self._leave_out_away(room.without)
+        without = [one for one in room.without if isinstance(one, str)]
         sent_at = self._clock()
         self.claiming = True
         # Until the reply says more: a batch that is settled meanwhile may free keys that the claim sees as held.
         self._inflight.rows_wait = self._options.in_order
         ok = False
         try:
-            claim = await self._storage.claim(limit, size, self._excluded.ids(), without, control=control)
+            claim = await self._storage.claim(limit, room.size, self._excluded.ids(), without, control=control)
             ok = True
             if control and claim.fence is None:
                 return 0
@@ -356,7 +312,7 @@ class Claimer:
         if events < 0:
             self._polling.expect_events(now)
             return
-        full = [waiting.full_for for waiting in self._waiting() if waiting.full_for]
+        full = [waiting.full_for for waiting in self._rooms.waiting() if waiting.full_for]
         rest = min(self._polling.rest(events, took, now), self._next_within, *full)
         if await wait_event(self._inflight.claimable, rest):
             self._inflight.claimable.clear()

@@ -15,7 +15,7 @@ from relay.core.destination import Waiting
 from relay.core.event import EventId, OutboxEvent
 from relay.core.places import Flow
 from relay.core.telemetry import EngineCounter, Telemetry
-from relay.engine.batch import LATE, Batch, Portion
+from relay.engine.batch import Batch, Portion
 from relay.engine.flows import BY_TYPE, Flows, bounded
 
 _SETTLE_LINGER = 0.005  # seconds; a batch whose last answers are on their way is written once, not twice
@@ -68,8 +68,10 @@ class InFlight:
         size = min(sum(one.size for one in paced), self._max_bytes)
         return self._max_events - (self.events - waiting), self._max_bytes - (self.bytes_held - size)
 
-    def slow_flows(self, now: float, late: Collection[Flow], few: int = 0, few_bytes: int = 0) -> list[Flow]:
-        """Flows that wait for answers: those in ``late``, and those of events that have waited half a second.
+    def slow_flows(
+        self, now: float, waited: float, late: Collection[Flow], few: int = 0, few_bytes: int = 0
+    ) -> list[Flow]:
+        """Flows that wait for answers: those in ``late``, and those of events that have ``waited`` so many seconds.
 
         But for those with the fewest such events. ``few`` of them, of ``few_bytes`` in sum, keep no flow out: an event
         for several destinations of which one is silent is among them.
@@ -77,7 +79,7 @@ class InFlight:
         events, size = Counter(dict.fromkeys(late, 0)), Counter[Flow]()
         for batch in self.batches:
             # Until it is handed over, its destinations do not know of it: the next claim may be sent before that.
-            waits = now - batch.offered_at >= LATE or (bool(late) and not batch.handed_over)
+            waits = now - batch.offered_at >= waited or (bool(late) and not batch.handed_over)
             for event in batch.offered.values() if waits or late else ():
                 flow = event.event_type if event.event_type in late else self._flows.of(event)
                 if waits or flow in late:

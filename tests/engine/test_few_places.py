@@ -53,3 +53,26 @@ def test_answers_that_trickle_in_leave_places_to_the_others(engine: MakeEngine) 
         one.run(1.0)
     assert worst < 1.0
     assert 200 < one.delivered("slow") < 600, "it has its share as before"
+
+
+def test_one_whose_answers_come_in_half_a_second_keeps_its_backlog_to_itself(engine: MakeEngine) -> None:
+    """It is never late, and each batch of it takes all the bytes that it may."""
+    one = engine(batch_size=10, max_in_flight=80, batch_bytes=1_000_000, poll_interval=0.5)
+
+    def answer(event: OutboxEvent) -> Outcome | None:
+        if event.event_type != "soon":
+            return ACKNOWLEDGED
+        one.loop.call_later(0.45, one.broker.answer, ACKNOWLEDGED, event.event_id)
+        return None
+
+    one.broker.answer_with(answer)
+    one.insert(400, "soon", payload=b"x" * 64_000)
+    one.run(1.0)
+    worst = 0.0
+    for number in range(10):
+        one.insert(1)
+        worst = max(worst, one.until(lambda: one.delivered() > number, 60.0))  # noqa: B023 - called at once
+        one.run(1.0)
+    assert worst < 0.5
+    one.run(2.0)
+    assert one.delivered("soon") > 200, "it goes on as before"

@@ -20,8 +20,8 @@ _APART = "tests/outbox/test_apart.py"
 ROUTING: Final = (
     Mutant(
         "a destination that does not answer may take all places",
-        "relay/engine/claim.py",
-        "        self._reserve = context.options.max_in_flight // _RESERVE",
+        "relay/engine/room.py",
+        "        self._reserve = options.max_in_flight // _RESERVE",
         "        self._reserve = 0",
         (_LAWS,),
     ),
@@ -48,9 +48,9 @@ ROUTING: Final = (
     ),
     Mutant(
         "few events without an answer keep their type out of the last places",
-        "relay/engine/claim.py",
-        "slow_flows(self._clock(), late, few, few_bytes)",
-        "slow_flows(self._clock(), late)",
+        "relay/engine/room.py",
+        "slow_flows(now, LATE, late, few, few_bytes)",
+        "slow_flows(now, LATE, late)",
         (_CONFORMANCE,),
     ),
     Mutant(
@@ -83,10 +83,17 @@ ROUTING: Final = (
     ),
     Mutant(
         "a little room for all keeps the others out",
-        "relay/engine/claim.py",
-        "        if is_for_all and not self._is_crowded(for_all[0]):",
+        "relay/engine/room.py",
+        "        if is_for_all and not self._is_crowded(places - self._reserve, now):",
         "        if is_for_all:",
         ("tests/engine/test_few_places.py::test_answers_that_trickle_in_leave_places_to_the_others",),
+    ),
+    Mutant(
+        "one that answers before it is late makes the others wait for its backlog",
+        "relay/engine/room.py",
+        "slow_flows(now, SOON, ()",
+        "slow_flows(now, LATE, ()",
+        ("tests/engine/test_few_places.py::test_one_whose_answers_come_in_half_a_second_keeps_its_backlog_to_itself",),
     ),
     Mutant(
         "what is slow once stays slow",
