@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import typer
 
@@ -12,22 +12,51 @@ from relay_cli.codes import INTERRUPTED
 from relay_cli.output import Bar
 
 
-@contextmanager
-def reported(bar: Bar, report: Callable[..., None], has_changed: Callable[[], bool]) -> Iterator[None]:
-    """Close the bar and call ``report(complete=...)`` after the work: after an error only where rows have changed.
+class Sums(Protocol):
+    """What a change in batches has done so far, or would do."""
 
-    Ctrl-C ends the command with ``INTERRUPTED``.
+    @property
+    def exact(self) -> bool:
+        """Whether all of it was counted."""
+
+
+Done = TypeVar("Done", bound=Sums)
+
+
+def in_batches(
+    bar: Bar,
+    work: Callable[[Callable[[Done], None]], Done],
+    report: Callable[..., None],
+    count: Callable[[Done], int],
+    *,
+    first: Done | None,
+    estimate: Callable[[], Done],
+) -> Done:
+    """Do the work, which hands its sums on after each batch, and report: ``report(sums, complete=...)``.
+
+    After an error only where rows have changed. Ctrl-C ends the command with ``INTERRUPTED``. ``first`` is what Ctrl-C
+    reports before any batch; the estimate is made for a bar alone.
     """
+    last, total = first, None
+
+    def on_batch(sums: Done) -> None:
+        nonlocal last
+        last = sums
+        bar.show(count(sums), total)
+
     try:
-        yield
-    except KeyboardInterrupt:
+        if bar.possible:
+            whole = estimate()
+            total = count(whole) if whole.exact else None
+        done = work(on_batch)
+    except (KeyboardInterrupt, OutboxError) as error:
         bar.close()
-        report(complete=False)
-        raise typer.Exit(INTERRUPTED) from None
-    except OutboxError:
-        bar.close()
-        if has_changed():
-            report(complete=False)
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if last is not None and (interrupted or count(last)):
+            report(last, complete=False)
+        if interrupted:
+            raise typer.Exit(INTERRUPTED) from None
         raise
     bar.close()
-    report(complete=True)
+    report(done, complete=True)
+    return done

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relay_cli.early_end import reported
+from relay_cli.early_end import in_batches
 from relay_cli.groups import command_group
 from relay_cli.inbox_letters import add_commands
 from relay_cli.inbox_options import InboxTable, location
@@ -119,27 +120,16 @@ def prune(
 
 
 def _prune(url: str, table: TableName, retention: InboxRetention, *, as_json: bool) -> None:
-    """Prune and report, after an early end too."""
     from relay.inbox.prune import preview, prune
 
-    result: PrunedMarks | None = None
-    bar = Bar("pruning")
-    total: int | None = None
-
-    def on_batch(sums: PrunedMarks) -> None:
-        nonlocal result
-        result = sums
-        bar.show(sums.count, total)
-
-    def report(*, complete: bool) -> None:
-        if result is not None:
-            _report(result, as_json=as_json, dry_run=False, complete=complete)
-
-    with reported(bar, report, lambda: result is not None and result.count > 0):
-        if bar.possible:
-            estimate = preview(url, table, retention)
-            total = estimate.count if estimate.exact else None
-        prune(url, table, retention, on_batch)
+    in_batches(
+        Bar("pruning"),
+        partial(prune, url, table, retention),
+        partial(_report, as_json=as_json, dry_run=False),
+        lambda sums: sums.count,
+        first=None,
+        estimate=partial(preview, url, table, retention),
+    )
 
 
 def _report(result: PrunedMarks, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relay_cli.early_end import reported
+from relay_cli.early_end import in_batches
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import Bar, moment, plural, print_json, say
 from relay_cli.screen import ago, columns, wrapped
@@ -70,26 +71,16 @@ def command(
 
 
 def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) -> None:
-    """Prune and report, after an early end too."""
     from relay.outbox.admin.prune import Pruned, preview, prune
 
-    result = Pruned()
-    bar = Bar("pruning")
-    total: int | None = None
-
-    def on_batch(sums: Pruned) -> None:
-        nonlocal result
-        result = sums
-        bar.show(sums.total, total)
-
-    def report(*, complete: bool) -> None:
-        _report(result, as_json=as_json, dry_run=False, complete=complete)
-
-    with reported(bar, report, lambda: result.total > 0):
-        if bar.possible:
-            estimate = preview(url, table, options)
-            total = estimate.total if estimate.exact else None
-        prune(url, table, options, on_batch)
+    in_batches(
+        Bar("pruning"),
+        partial(prune, url, table, options),
+        partial(_report, as_json=as_json, dry_run=False),
+        lambda sums: sums.total,
+        first=Pruned(),
+        estimate=partial(preview, url, table, options),
+    )
 
 
 def _report(result: Pruned, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from datetime import datetime
 from enum import StrEnum
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
-from relay_cli.early_end import reported
+from relay_cli.early_end import in_batches
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import Bar, plural, print_json, say
 from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, outbox_of, read_settings
@@ -206,45 +207,22 @@ def _confirm_and_replay(
     as_json: bool,
 ) -> Replayed:
     """Replay, on a terminal after a confirmation; a dry run only counts."""
-    from relay.outbox.admin.replay import preview
+    from relay.outbox.admin.replay import Replayed, preview, replay
 
-    confirm = sys.stdin.isatty() and not yes
-    bar = Bar("replaying")
-    counts = preview(*location, selection, options) if dry_run or confirm or bar.possible else None
-    if counts is not None and dry_run:
-        _report(counts, as_json=as_json, dry_run=True)
-        return counts
-    if counts is not None and confirm:
-        typer.confirm(f"replay {_counts(counts)}?", abort=True, err=True)
-    return _replay(location, selection, options, bar, counts, as_json=as_json)
-
-
-def _replay(
-    location: OutboxLocation,
-    selection: Selection,
-    options: ReplayOptions,
-    bar: Bar,
-    estimate: Replayed | None,
-    *,
-    as_json: bool,
-) -> Replayed:
-    """Replay and report, after an early end too."""
-    from relay.outbox.admin.replay import Replayed, replay
-
-    result = Replayed()
-    total = estimate.total if estimate is not None and estimate.exact else None
-
-    def on_batch(sums: Replayed) -> None:
-        nonlocal result
-        result = sums
-        bar.show(sums.total, total)
-
-    def report(*, complete: bool) -> None:
-        _report(result, as_json=as_json, dry_run=False, complete=complete)
-
-    with reported(bar, report, lambda: result.total > 0):
-        result = replay(*location, selection, options, on_batch)
-    return result
+    count = cache(partial(preview, *location, selection, options))
+    if dry_run:
+        _report(count(), as_json=as_json, dry_run=True)
+        return count()
+    if sys.stdin.isatty() and not yes:
+        typer.confirm(f"replay {_counts(count())}?", abort=True, err=True)
+    return in_batches(
+        Bar("replaying"),
+        partial(replay, *location, selection, options),
+        partial(_report, as_json=as_json, dry_run=False),
+        lambda sums: sums.total,
+        first=Replayed(),
+        estimate=count,
+    )
 
 
 def _report(result: Replayed, *, as_json: bool, dry_run: bool, complete: bool = True) -> None:
