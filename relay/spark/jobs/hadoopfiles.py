@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from py4j.java_gateway import JavaObject
@@ -17,46 +17,49 @@ from pyspark.sql import SparkSession
 from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.java import JAVA_ERRORS, java_message
 
+_END: Final = "\n"
+
 
 @dataclass(frozen=True, slots=True)
-class HadoopFiles:
+class HadoopFolder:
     """Plain files; reads those of Spark's writer too."""
 
     spark: SparkSession
+    path: str
 
-    def contents(self, path: str) -> dict[str, str]:
+    def contents(self, where: str) -> dict[str, str]:
         """The texts of a folder's files by their names."""
-        with self._open(path) as (files, target):
+        with self._open(where) as (files, target):
             if not files.exists(target):
                 return {}
             texts = {_name(each): self._text(files, each) for each in _visible(files, target)}
         return {name: text for name, text in texts.items() if text}
 
-    def read(self, path: str) -> str | None:
+    def read(self, where: str) -> str | None:
         """A file's text."""
-        with self._open(path) as (files, target):
+        with self._open(where) as (files, target):
             if not files.exists(target):
                 return None
             return self._text(files, files.getFileStatus(target)) or None
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, where: str, text: str) -> None:
         """Write a file and rename it."""
-        parent, _, name = path.rpartition("/")
+        parent, _, name = f"{self.path}/{where}".rpartition("/")
         part = f"{parent}/.{name}.{uuid4().hex}"
-        with self._open(path) as (files, target):
+        with self._open(where) as (files, target):
             stream = files.create(self._at(part), True)
-            stream.write(bytearray(text.encode()))
+            stream.write(bytearray(f"{text.removesuffix(_END)}{_END}".encode()))
             stream.close()
             if files.exists(target):
                 files.delete(target, True)
             if not files.rename(self._at(part), target):
-                raise ArchiveError(f"{path}: could not be renamed from its temporary name")
+                raise ArchiveError(f"{parent}/{name}: could not be renamed from its temporary name")
 
-    def delete(self, path: str) -> None:
+    def delete(self, where: str) -> None:
         """Delete a file or a folder."""
-        with self._open(path) as (files, target):
+        with self._open(where) as (files, target):
             if files.exists(target) and not files.delete(target, True):
-                raise ArchiveError(f"{path}: could not be deleted")
+                raise ArchiveError(f"{self.path}/{where}: could not be deleted")
 
     def _text(self, files: JavaObject, status: JavaObject) -> str:
         """The text of a file, or of the newest part in a folder; empty where there is no part."""
@@ -79,8 +82,9 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
     @contextmanager
-    def _open(self, path: str) -> Iterator[tuple[JavaObject, JavaObject]]:
+    def _open(self, where: str) -> Iterator[tuple[JavaObject, JavaObject]]:
         """The file system and the path. Raises ArchiveError for an exception of Java's."""
+        path = f"{self.path}/{where}"
         try:
             target = self._at(path)
             settings = self.spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001

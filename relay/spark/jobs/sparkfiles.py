@@ -18,45 +18,48 @@ from relay.spark.jobs.errors import ArchiveError
 
 
 @dataclass(frozen=True, slots=True)
-class SparkFiles:
+class SparkFolder:
     """Folders with one part; reads plain files too, but for those whose names begin with ``_`` or ``.``."""
 
     spark: SparkSession
+    path: str
 
-    def contents(self, path: str) -> dict[str, str]:
+    def contents(self, where: str) -> dict[str, str]:
         """The texts of a folder's files by their names."""
-        mark = f"/{path.rpartition('/')[2]}/"
-        rows = self._rows(path, "path", "modificationTime", "content")
+        mark = f"/{where.rpartition('/')[2]}/"
+        rows = self._rows(where, "path", "modificationTime", "content")
         newest = {
             str(row["path"]).rpartition(mark)[2].partition("/")[0]: row
             for row in sorted(rows, key=lambda row: row["modificationTime"])
         }
         return {name: bytes(row["content"]).decode() for name, row in newest.items() if row["content"]}
 
-    def read(self, path: str) -> str | None:
+    def read(self, where: str) -> str | None:
         """A file's text."""
-        rows = self._rows(path, "modificationTime", "content")
+        rows = self._rows(where, "modificationTime", "content")
         if not rows:
             return None
         newest = max(rows, key=lambda row: row["modificationTime"])
         return bytes(newest["content"]).decode() or None
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, where: str, text: str) -> None:
         """Write a row of text."""
-        self._write(path, [(text.removesuffix("\n"),)])
+        self._write(where, [(text.removesuffix("\n"),)])
 
-    def delete(self, path: str) -> None:
+    def delete(self, where: str) -> None:
         """Write no row over it."""
-        if self._rows(path, "path", most=1):
-            self._write(path, [])
+        if self._rows(where, "path", most=1):
+            self._write(where, [])
 
-    def _write(self, path: str, rows: Sequence[tuple[str]]) -> None:
+    def _write(self, where: str, rows: Sequence[tuple[str]]) -> None:
+        path = f"{self.path}/{where}"
         frame = self.spark.createDataFrame(list(rows), "value string").coalesce(1)
         with _naming(path):
             frame.write.mode("overwrite").option("lineSep", "\n").option("compression", "none").text(path)
 
-    def _rows(self, path: str, *columns: str, most: int | None = None) -> list[Row]:
+    def _rows(self, where: str, *columns: str, most: int | None = None) -> list[Row]:
         """Columns of all visible files below the path, or of the file itself; none for a missing path."""
+        path = f"{self.path}/{where}"
         frame = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path).select(*columns)
         with _naming(path):
             try:

@@ -29,7 +29,7 @@ from relay.spark.jobs import session as sessions
 from relay.spark.jobs.archive.arguments import ArchiveArguments
 from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.archive.steps import archive_run
-from relay.spark.jobs.folder import Folder
+from relay.spark.jobs.folder import folder_at
 from relay.spark.jobs.program import run_job
 from relay.spark.jobs.report.arguments import ReportArguments
 from relay.spark.jobs.session import ConnectError, active_stages, open_session
@@ -61,7 +61,7 @@ def ask(spark_connect: SparkConnect, connect_client: Driver) -> Ask:
 
 def use_folder(session: SparkSession, path: str) -> None:
     """What every kind of files does."""
-    folder = Folder(session, path)
+    folder = folder_at(session, path)
     assert (folder.read("a.json"), folder.contents("small")) == (None, {})
     folder.write("small/a.json", '{"é": 1}\n\n{}')
     folder.write("small/b.json", "b\n")
@@ -78,7 +78,7 @@ def use_folder(session: SparkSession, path: str) -> None:
 
 def write_folder(session: SparkSession, path: str) -> None:
     """Two files, one of them deleted."""
-    folder = Folder(session, path)
+    folder = folder_at(session, path)
     for name in ("a.json", "b.json"):
         folder.write(f"small/{name}", name)
     folder.delete("small/b.json")
@@ -86,7 +86,7 @@ def write_folder(session: SparkSession, path: str) -> None:
 
 def rewrite_folder(session: SparkSession, path: str) -> None:
     """Read what ``write_folder`` wrote, replace one file, delete the other."""
-    folder = Folder(session, path)
+    folder = folder_at(session, path)
     assert folder.contents("small") == {"a.json": "a.json\n"}
     assert (folder.read("small/a.json"), folder.read("small/b.json")) == ("a.json\n", None)
     folder.write("small/b.json", "new")

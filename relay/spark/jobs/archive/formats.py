@@ -13,7 +13,7 @@ from relay.spark.jobs.archive.model import Archive
 from relay.spark.jobs.archive.record import DELTA, PARQUET, read_record
 from relay.spark.jobs.archive.tables import TableArchive
 from relay.spark.jobs.errors import ArchiveError
-from relay.spark.jobs.folder import Folder
+from relay.spark.jobs.folder import Folder, folder_at
 
 
 def open_archive(spark: SparkSession, location: str, new: str | None = None) -> Archive:
@@ -22,7 +22,7 @@ def open_archive(spark: SparkSession, location: str, new: str | None = None) -> 
     Raises ArchiveError when the archive has another format than ``new``, or one of a later release, and for a name that
     ``new`` cannot have.
     """
-    folder = Folder(spark, location.rstrip("/") or location)
+    folder = folder_at(spark, location.rstrip("/") or location)
     name = _recorded(folder) or new or PARQUET
     if new not in (None, name):
         raise ArchiveError(f"{location}: --format {new}: this archive has the format {name}; an archive has one format")

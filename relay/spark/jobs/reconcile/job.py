@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.formats import read_archive
-from relay.spark.jobs.folder import SUMMARY, Folder
+from relay.spark.jobs.folder import SUMMARY, folder_at
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
 from relay.spark.jobs.reconcile import arrivals
@@ -72,7 +72,7 @@ class _Run:
         """Compare, and print the summary; returns the exit code."""
         job = self._job
         start = time.monotonic()
-        folder = Folder(self._session, job.output)
+        folder = folder_at(self._session, job.output)
         folder.delete(SUMMARY)
         try:
             with report_progress(

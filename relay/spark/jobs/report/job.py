@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.formats import read_archive
-from relay.spark.jobs.folder import SUMMARY, Folder
+from relay.spark.jobs.folder import SUMMARY, folder_at
 from relay.spark.jobs.parquet import materialize
 from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
 from relay.spark.jobs.report.arguments import ReportArguments
@@ -44,7 +44,7 @@ _WORK: Final = "_work"
 def _work(job: ReportArguments) -> int:
     session = open_session(job.name, DeliveryLogDataSource, job.remote, session_settings(job.packages, job.jars))
     start = time.monotonic()
-    folder = Folder(session, job.output)
+    folder = folder_at(session, job.output)
     folder.delete(SUMMARY)
     try:
         with report_progress("report", lambda: task_progress(session)):
