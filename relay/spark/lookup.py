@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LOWEST_SPARK = (4, 1)
 _LOWEST_PYTHON = (3, 11)
-_ADVICE = "Driver and executors need it: pip install 'psycopg[binary]' pyarrow numpy"
+_ADVICE = "Driver and executors need it: pip install 'psycopg[binary]' pyarrow numpy pandas"
 
 
 class LateSource(DataSource):

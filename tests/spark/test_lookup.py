@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.paths import ROOT
+from tests.support.servers.spark_python import LISTED
 
 FORMATS = ["openoutbox", "openoutbox_deliverylog", "openoutbox_eventstore"]
 
@@ -77,9 +81,22 @@ def test_every_source_of_the_session_is_found_whatever_ours_lack(
 
 def test_a_source_that_is_used_says_what_is_missing(tmp_path: Path) -> None:
     """Not an extra of the relay's: one would bring a second PySpark into a cluster."""
-    advice = "Driver and executors need it: pip install 'psycopg[binary]' pyarrow numpy"
+    advice = "Driver and executors need it: pip install 'psycopg[binary]' pyarrow numpy pandas"
     for missing in ("pyarrow", "numpy", "psycopg"):
         assert run(_USE, tmp_path, (missing,)) == f"format(\"openoutbox\"): No module named '{missing}'. {advice}"
     assert run(_USE, tmp_path, version="4.0.2").endswith(
         "need Spark 4.1 or newer, on the driver and the executors; this is Spark 4.0.2"
     )
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["docs/guide/spark.md", "relay/spark/lookup.py", *(f"deploy/spark/{n}" for n in ("submit.sh", "Dockerfile"))],
+)
+def test_what_a_cluster_needs_is_the_same_list_everywhere(file: str) -> None:
+    """PySpark is the cluster's. The image pins what pyproject.toml does."""
+    found = re.search(r"psycopg(?:.|\n){0,90}?pandas\S*", (ROOT / file).read_text())
+    assert found is not None
+    needed = {name: text for name, text in LISTED.items() if name != "pyspark"}
+    missing = [name for name, text in needed.items() if (text if "Dockerfile" in file else name) not in found.group()]
+    assert not missing

@@ -1,4 +1,4 @@
-"""The Python of a cluster's drivers and executors: of what this environment has, it finds what the guide lists alone.
+"""The Python of a cluster's drivers and executors: of this environment, it finds what pyproject.toml lists alone.
 
 A missing import that only a whole installation of the relay would satisfy fails there as it does for a user.
 """
@@ -6,26 +6,31 @@ A missing import that only a whole installation of the relay would satisfy fails
 from __future__ import annotations
 
 import functools
+import re
 import sys
+import tomllib
 from contextlib import suppress
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
-from tests.support.paths import CACHE
+from tests.support.paths import CACHE, ROOT
 
-_LISTED: Final = ("pyspark", "psycopg", "pyarrow", "numpy", "pandas")
-"""docs/guide/spark.md; archive and replay need pandas, since PySpark's ``mapInArrow`` asks for it."""
+_EXTRAS: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+LISTED: Final = {
+    re.split(r"\W", each)[0]: each for each in _EXTRAS["spark"] + _EXTRAS["spark-local"] if "openoutbox" not in each
+}
+"""The requirements by their names. Archive and replay need pandas, since PySpark's ``mapInArrow`` asks for it."""
 _THEIRS: Final = ("py4j", "psycopg-binary", "typing_extensions", "python-dateutil", "six", "pytz", "tzdata")
 
 
 @functools.cache
 def lean_python() -> Path:
-    """A program that is this Python without its ``site-packages``, but for what the guide lists."""
+    """A program that is this Python without its ``site-packages``, but for what is listed."""
     name = Path(sys.prefix).name.replace(".", "")
     folder = CACHE / f"spark-python-{name}-{sys.version_info.major}{sys.version_info.minor}"
     folder.mkdir(parents=True, exist_ok=True)
-    for package in (*_LISTED, *_THEIRS):
+    for package in (*LISTED, *_THEIRS):
         with suppress(ImportError):  # pandas 3 does without pytz
             files = distribution(package)
             for top in {path.parts[0] for path in files.files or ()} - {"..", "__pycache__"}:
