@@ -58,6 +58,7 @@ def insert_staged(connection: SyncConnection, statements: SparkStatements, run: 
     if not whole:
         _stage_carried(connection, statements, run, staged)
     attempts = {"attempts": [*staged.attempts, *staged.carried]}
+    connection.execute(statements.query("staging:read_in_order"))
     try:
         with connection.transaction():
             if whole:

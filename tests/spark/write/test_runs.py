@@ -102,6 +102,19 @@ def test_rows_are_inserted_in_the_order_of_partitions_and_rows(outbox: Outbox) -
     ] == ids
 
 
+def test_a_commit_sorts_no_rows_in_temporary_files(outbox: Outbox) -> None:
+    staging = Staging(outbox)
+    outbox.database.run(
+        f"INSERT INTO openoutbox_spark.{staging.run.stage} "
+        "SELECT n % 2, n, gen_random_uuid(), 't', NULL, repeat('x', 500)::bytea, '{}', NULL "
+        "FROM generate_series(1, 20000) AS n"
+    )
+    staging.commit([0, 1], 20_000)
+    busy = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+    wait_until(lambda: not outbox.database.run(busy, [APPLICATION]), what="the commit's connection to end")
+    assert outbox.database.run("SELECT temp_files FROM pg_stat_database WHERE datname = current_database()") == [(0,)]
+
+
 def test_a_commit_that_loses_a_deadlock_is_tried_again(outbox: Outbox) -> None:
     staging = Staging(outbox)
     low, high = sorted(uuid.uuid4() for _ in range(2))
