@@ -1,4 +1,4 @@
-"""The options of the readers, by the parser of all formats (``relay.spark.options``)."""
+"""The options of the readers, by the parser of all formats (``relay.spark.optionparser``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_SCHEMA, TableName, checked_schema
 from relay.spark.connection import DEFAULT_MAX_WAIT
-from relay.spark.options import Options
+from relay.spark.optionparser import OptionParser
 
 DEFAULT_PARTITIONS: Final = 8
 MOST_PARTITIONS: Final = 10_000
@@ -57,17 +57,17 @@ class EventOptions(ReadOptions):
 
 def outbox_options(options: Mapping[str, str]) -> TableOptions:
     """The options of one read of the outbox. Raises ConfigError, naming the option."""
-    values = Options("openoutbox", options, (*_TABLE, "dbtable", "table"), streams=False)
+    values = OptionParser("openoutbox", options, (*_TABLE, "dbtable", "table"), streams=False)
     return _table_options(values, values.table())
 
 
 def delivery_options(options: Mapping[str, str]) -> TableOptions:
     """The options of one read of the delivery log. Raises ConfigError, naming the option."""
-    values = Options("openoutbox_deliverylog", options, (*_TABLE, "logSchema"), streams=False)
+    values = OptionParser("openoutbox_deliverylog", options, (*_TABLE, "logSchema"), streams=False)
     return _table_options(values, TableName("attempts", checked_schema(values.text("logSchema") or DEFAULT_LOG_SCHEMA)))
 
 
-def _table_options(values: Options, table: TableName) -> TableOptions:
+def _table_options(values: OptionParser, table: TableName) -> TableOptions:
     return TableOptions(
         url=values.url,
         columns=_columns(values),
@@ -81,7 +81,7 @@ def _table_options(values: Options, table: TableName) -> TableOptions:
 
 def event_options(options: Mapping[str, str]) -> EventOptions:
     """The options of one read of the event store, batch or stream. Raises ConfigError, naming the option."""
-    values = Options("openoutbox_eventstore", options, _EVENTS, streams=True)
+    values = OptionParser("openoutbox_eventstore", options, _EVENTS, streams=True)
     return EventOptions(
         url=values.url,
         columns=_columns(values),
@@ -96,11 +96,11 @@ def event_options(options: Mapping[str, str]) -> EventOptions:
     )
 
 
-def _columns(values: Options) -> tuple[str, ...]:
+def _columns(values: OptionParser) -> tuple[str, ...]:
     return tuple(name.lower() for name in values.names("columns"))
 
 
-def _partitions(values: Options) -> int:
+def _partitions(values: OptionParser) -> int:
     return values.number("numPartitions", DEFAULT_PARTITIONS, MOST_PARTITIONS)
 
 
@@ -111,7 +111,7 @@ def _tenants(names: Sequence[str]) -> tuple[UUID, ...]:
         raise ConfigError(f"option tenants: {', '.join(names)!r}; write the tenants' ids, UUIDs, with commas") from None
 
 
-def _position(values: Options, name: str, default: int | None) -> int | None:
+def _position(values: OptionParser, name: str, default: int | None) -> int | None:
     """A position, ``beginning`` or ``end``."""
     words = {None: default, "beginning": 0, "end": None}
     text = values.text(name)

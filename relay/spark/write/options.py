@@ -1,4 +1,4 @@
-"""The options of a write to ``format("openoutbox")``, by the parser of all formats (``relay.spark.options``)."""
+"""The options of a write to ``format("openoutbox")``, by the parser of all formats (``relay.spark.optionparser``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName, is_identifier
 from relay.spark.connection import DEFAULT_MAX_WAIT
-from relay.spark.options import DEFAULT_CONNECTIONS, MOST_CONNECTIONS, Options
+from relay.spark.optionparser import DEFAULT_CONNECTIONS, MOST_CONNECTIONS, OptionParser
 from relay.spark.statements import DEFAULT_SCHEMA
 
 DEFAULT_BATCH_ROWS: Final = 50_000
@@ -65,7 +65,7 @@ _FORMER: Final = {"batchRows": "batchsize", "job": "txnAppId", "queryId": "txnAp
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of one write. Raises ConfigError, naming the option, also for an unknown one."""
-    values = Options("openoutbox", options, _KNOWN, streams=True, former=_FORMER)
+    values = OptionParser("openoutbox", options, _KNOWN, streams=True, former=_FORMER)
     values.rename("batchRows", "batchsize")
     txn_app_id, txn_version = values.text("txnAppId"), values.text("txnVersion")
     if txn_version is not None and txn_app_id is None:

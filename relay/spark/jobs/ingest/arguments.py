@@ -22,7 +22,7 @@ from relay.spark.jobs.arguments import (
     spark_remote,
     texts,
 )
-from relay.spark.options import DEFAULT_CONNECTIONS, MOST_CONNECTIONS
+from relay.spark.optionparser import DEFAULT_CONNECTIONS, MOST_CONNECTIONS
 from relay.spark.write.options import DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS, Commit
 
 _source = partial(option, group="the source")

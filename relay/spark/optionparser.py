@@ -37,7 +37,7 @@ _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-class Options:
+class OptionParser:
     """The options of one read or write. Spark's options are case-insensitive."""
 
     def __init__(
