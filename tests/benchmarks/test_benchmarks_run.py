@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib import pyplot as plt
 
 from benchmarks.console import PAGES, SEARCHES
 from benchmarks.deliverylog import QUESTIONS
@@ -222,6 +221,7 @@ def test_horizon(tmp_path: Path) -> None:
     ]
     assert all(one.pace > 0 and one.claim_p99 >= one.claim_p50 > 0 for one in cells)
     assert table(cells).count("\n| ") == 3
+    plt = pytest.importorskip("matplotlib.pyplot", reason="needs the group bench")
     figure, (left, right) = plt.subplots(1, 2)
     draw_drain(cells, left)
     draw_steady(cells, right)
