@@ -20,7 +20,7 @@ from tests.support.waiting import patience, wait_until
 
 pytestmark = pytest.mark.timeout(240)
 
-COUNTS = [20_000, pytest.param(100_000, marks=pytest.mark.scale)]
+COUNTS = [10_000, pytest.param(100_000, marks=pytest.mark.scale)]
 
 Digest = tuple[str, str | None, bytes, str]
 """Event id, key, digest of the payload, headers as sorted JSON."""
@@ -121,11 +121,11 @@ def _all_stopped(relays: list[object]) -> Iterator[None]:
     assert [relay.stop() for relay in relays] == [0] * len(relays)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("relays", [2, 8])
+@pytest.mark.parametrize("relays", [4, pytest.param(8, marks=pytest.mark.soak)])
 def test_several_relays_deliver_each_event_once(
     outbox: Outbox, daemon: StartDaemon, kafka: str, topic: MakeTopic, relays: int
 ) -> None:
-    name, count = topic(partitions=3), 20_000
+    name, count = topic(partitions=3), 10_000
     # An event without an answer in time is sent again: a broker on a busy machine may be late for 8 relays at once.
     env = {"PUBLISHER_TYPE": "kafka", "PUBLISHER_URL": kafka, "KAFKA_WRITE_TIMEOUT": f"{patience(30):g}s"}
     started = [daemon(**env, RELAY_ID=f"relay-{number}").wait_ready(60) for number in range(relays)]
