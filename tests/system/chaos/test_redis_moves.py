@@ -61,9 +61,10 @@ def test_a_server_that_takes_no_writes_for_a_while_costs_no_attempt(outbox: Outb
         relay.wait_ready()
         outbox.fill("orders", 1)
         wait_until(lambda: outbox.counts() == {"DELIVERED": 1}, what="the first event to be delivered")
-        ask(server, "CLIENT", "PAUSE", 20_000, "WRITE")
+        ask(server, "CLIENT", "PAUSE", 60_000, "WRITE")
         outbox.fill("orders", EVENTS)
         wait_until(lambda: relay.get("/readyz")[0] == 503, what="the relay not to be ready")
+        ask(server, "CLIENT", "UNPAUSE")
         wait_until(lambda: outbox.counts() == {"DELIVERED": EVENTS + 1}, 60, "every event to be delivered")
         check_finished(outbox)
         assert outbox.rows("max(attempts), max(last_error)") == [(0, None)]
