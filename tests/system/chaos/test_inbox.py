@@ -94,7 +94,7 @@ def follow(outbox: Outbox, consumed: Consumed, folder: Path, count: int, deadlin
 def test_each_effect_happens_once_though_consumers_are_killed(
     consumer_outbox: Outbox, consumed: Consumed, tmp_path: Path
 ) -> None:
-    follow(consumer_outbox, consumed, tmp_path, 2_000, _ROUND)
+    follow(consumer_outbox, consumed, tmp_path, 800, _ROUND)
 
 
 @pytest.mark.scale
