@@ -12,7 +12,7 @@ import pytest
 from relay.app.destinations import Destinations
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Away, Outcome, Transient, Unreachable
+from relay.core.outcome import ACKNOWLEDGED, Away, Outcome, Permanent, Transient, Unreachable
 from relay.engine.destination.destination import troubles
 from relay.localservers.process import free_port
 from relay.settings.settings import Settings
@@ -106,6 +106,29 @@ async def test_routes_stand_before_the_endpoints_and_endpoints_may_stand_in_a_de
     assert (taken, other) == (ACKNOWLEDGED, ACKNOWLEDGED)
     assert isinstance(unknown, Transient)
     assert server.received("shop.a.x")
+
+
+def listed(way: str, url: str, folder: Path) -> dict[str, str]:
+    """Two destinations at one receiver; 422 is in the list of the one that ``status.422.1`` goes to."""
+    rows = {"status.422.1": "http_permanent_statuses = [400, 422]\n", "status.422.2": ""}
+    if way == "HTTP_ENDPOINTS_FILE":
+        text = "".join(f'[[endpoints]]\nevents = "{one}"\nurl = "{url}"\n{more}' for one, more in rows.items())
+        (folder / "t").write_text(text)
+        return {"PUBLISHER_TYPE": "http", way: str(folder / "t")}
+    (folder / "d").write_text("".join(f'[d{one[-1]}]\nurl = "{url}"\n{more}' for one, more in rows.items()))
+    (folder / "r").write_text("".join(f'[[route]]\ntype = "{one}"\nvia = "d{one[-1]}"\n' for one in rows))
+    return {way: str(folder / "d"), "ROUTES_FILE": str(folder / "r")}
+
+
+@pytest.mark.parametrize("way", ["HTTP_ENDPOINTS_FILE", "DESTINATIONS_FILE"])
+async def test_a_status_is_permanent_for_the_destination_alone_that_lists_it(
+    way: str, server: WebhookServer, tmp_path: Path
+) -> None:
+    async with opened(**listed(way, server.url, tmp_path)) as built:
+        final, other = await outcomes(built, [make_event("status.422.1"), make_event("status.422.2")])
+    assert isinstance(final, Permanent)
+    assert isinstance(other, Transient)
+    assert (final.code, other.code, other.not_before) == ("HTTP_422", "HTTP_422", 2.0)
 
 
 class Host:
