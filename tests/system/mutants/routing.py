@@ -235,4 +235,18 @@ ROUTING: Final = (
         "",
         ("tests/outbox/test_fan_out.py::test_a_delivered_event_forgets_them_so_that_a_replay_goes_to_all",),
     ),
+    Mutant(
+        "the rate of a destination counts nothing that goes",
+        "relay/engine/destination/pace.py",
+        "        self._tokens -= taken",
+        "        pass",
+        (_LAWS,),
+    ),
+    Mutant(
+        "the connections of suspects have a rate of their own",
+        "relay/engine/destination/several.py",
+        "        return type(self)(twins, self._router, self._drops, self._times, self._paces)",
+        "        return type(self)(twins, self._router, self._drops, self._times)",
+        (_LAWS,),
+    ),
 )

@@ -7,7 +7,7 @@ is promised of it alone, and no row is DELIVERED before both have acknowledged i
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from relay.core.event import LEASE_EXPIRED, EventId, Status
@@ -16,7 +16,9 @@ from relay.core.ports import Publisher
 from relay.engine.batch import SLOW
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
+from relay.engine.destination.pace import TokenBucket
 from relay.engine.destination.proving import several
+from relay.engine.destination.several import NO_PACES
 from relay.engine.options import EngineOptions
 from relay.outbox.outbox_options import KeyOrder
 from relay.routing.rules import Routes, Rule, Target
@@ -28,6 +30,7 @@ from tests.system.simulation.broker import Answer, Answered, Broker, Client
 from tests.system.simulation.faults import Fault
 from tests.system.simulation.ledger import REFUSED_FOR_GOOD, Ledger, Violation
 from tests.system.simulation.plan import NewEvent, Plan, draw_basis
+from tests.system.simulation.scheduler import Process
 from tests.system.simulation.world import World
 
 BOTH = ("x", "x.y")
@@ -141,15 +144,23 @@ class FanOutWorld(World):
         self.database.table.fan_out = ledger.remembers = ledger.audit.remembers = self.plan.remembers
 
     def _publisher(self, client: Client, options: EngineOptions) -> Publisher:
-        second = FanOutClient(
+        second = self._second(client)
+        times = Times(retry_interval=options.connect_retry_interval, probe_timeout=1.0)
+        return several({"main": client, "audit": second}, self.routes, Drops(), times, self._paces(client.process))
+
+    def _second(self, client: Client) -> Client:
+        """The client of the second broker."""
+        return FanOutClient(
             self.audit,
             client.process,
             timeout=self.plan.publish_timeout,
             capacity=client._capacity,
             keeps_runs=client.keeps_runs,
         )
-        times = Times(retry_interval=options.connect_retry_interval, probe_timeout=1.0)
-        return several({"main": client, "audit": second}, self.routes, Drops(), times)
+
+    def _paces(self, _process: Process) -> Mapping[str, TokenBucket]:
+        """The rates of those that have one, in one relay."""
+        return NO_PACES
 
     def kill(self, name: str) -> None:
         """SIGKILL: what it has heard is lost with it."""

@@ -4,22 +4,27 @@ In a third of them events for one broker alone share a type, and a header says w
 
 Law 1: whatever the second broker is in, the first one has its events at once, and its copies of those for both. Law 2:
 where the second one answers probes, no event is released twice without an attempt.
+
+In a third of them the second broker has a rate besides, in each relay. It is never handed more, and law 1 holds for
+events of the first broker alone; those for both are claimed as the rate lets them. What is claimed a second ahead takes
+its places later, so law 1 is not held against one that has a rate and leaves what it is handed without an answer.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from relay.core.event import EventId, Status
+from relay.engine.destination.pace import TokenBucket
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.template import read_template
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.system.simulation import faults as f
-from tests.system.simulation.broker import Answer
+from tests.system.simulation.broker import Answer, Client
 from tests.system.simulation.fan_out import (
     TYPE,
     AtAudit,
@@ -30,6 +35,8 @@ from tests.system.simulation.fan_out import (
 from tests.system.simulation.faults import FOR_GOOD, Fault
 from tests.system.simulation.ledger import Violation
 from tests.system.simulation.plan import NewEvent, Plan, Transaction, draw_basis
+from tests.system.simulation.rates import PacedClient, RateAccount
+from tests.system.simulation.scheduler import Process
 from tests.system.simulation.world import World
 
 ALONE, BOTH = "x", "x.y"
@@ -45,6 +52,9 @@ _BURSTS = 0.3
 """Share of the histories with bursts of events for a slow destination that one relay has."""
 _BY_HEADER = 1 / 3
 """Share of the histories in which a header says the broker."""
+_PACED = 1 / 3
+"""Share of the histories in which the second broker has a rate."""
+_RATES = (0.5, 3.0, 20.0, 50.0)
 _WATCHED = 10.0
 """Seconds after the last insert."""
 
@@ -88,6 +98,21 @@ class LawWorld(FanOutWorld):
         further={"either": Routes([Rule(1, "main.*", TYPE, "main"), Rule(2, "*", TYPE, "audit")], default=None)},
     )
 
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._rates: list[RateAccount] = []
+
+    def _second(self, client: Client) -> Client:
+        if self.plan.rate is None:
+            return super()._second(client)
+        account = RateAccount(client.process.name, self.plan.rate)
+        self._rates.append(account)
+        timeout, capacity = self.plan.publish_timeout, client._capacity
+        return PacedClient(self.audit, client.process, account, timeout=timeout, capacity=capacity)
+
+    def _paces(self, process: Process) -> Mapping[str, TokenBucket]:
+        return {} if self.plan.rate is None else {"audit": TokenBucket(self.plan.rate, process.time)}
+
     def run(self) -> None:
         """Let it happen; raises Violation."""
         ledger = self.ledger
@@ -98,6 +123,8 @@ class LawWorld(FanOutWorld):
         self._check_first(ledger)
         self._check_releases(ledger)
         self._check_order(ledger)
+        for account in self._rates:
+            account.check()
 
     def _check_first(self, ledger: LawLedger) -> None:
         """Law 1; in order per key an event for both holds up those behind it."""
@@ -105,6 +132,9 @@ class LawWorld(FanOutWorld):
         places = min(one.options[0].max_in_flight for one in self.plan.relays)
         # Of events for both those that wait for a slow answer keep their places.
         few = sum(one.destination == BOTH for one in events) <= places // 8 or not self._is_slow()
+        few &= self.plan.rate is None  # else those that wait for it leave the others of their type unclaimed
+        if self.plan.rate is not None and self._keeps_places():
+            return
         behind: set[str | None] = set()
         of_first: list[NewEvent] = []
         for one in events:
@@ -123,6 +153,11 @@ class LawWorld(FanOutWorld):
         [fault] = self.plan.faults
         inner = fault.fault if isinstance(fault, AtAudit) else fault
         return isinstance(inner, f.LateAnswers) or (isinstance(inner, Blocked) and not inner.says)
+
+    def _keeps_places(self) -> bool:
+        """Whether the second broker is slow, or what it is handed is offered again and again."""
+        [fault] = self.plan.faults
+        return self._is_slow() or (isinstance(fault, AtAudit) and isinstance(fault.fault, f.Answered))
 
     def _wait(self, ledger: LawLedger, one: EventId) -> float:
         arrivals = ledger.arrivals.get(one)
@@ -183,7 +218,13 @@ def _by_header(transactions: Sequence[Transaction]) -> tuple[Transaction, ...]:
 
 
 def draw_law(seed: int) -> Plan:
-    """The plan of one seed: relays and keys of other histories, a trouble for good, and more events of it than fit."""
+    """The plan of one seed: that of ``_draw_trouble``, of a third with a rate."""
+    rng = random.Random(f"rate {seed}")
+    return replace(_draw_trouble(seed), rate=rng.choice(_RATES) if rng.random() < _PACED else None)
+
+
+def _draw_trouble(seed: int) -> Plan:
+    """Without a rate: relays and keys of other histories, a trouble for good, and more events of it than fit."""
     basis = draw_basis(seed)
     rng = random.Random(f"law {seed}")
     bursts = rng.random() < _BURSTS

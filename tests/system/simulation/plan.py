@@ -91,6 +91,8 @@ class Plan:
     """Whether several events of a key may be with the broker, in order per key."""
     remembers: bool = True
     """Whether the table has the column of the extension fan-out."""
+    rate: float | None = None
+    """Of the second broker in each relay, where there are two: events a second."""
 
     def without(self, one: Fault | Transaction) -> Plan:
         """The same without one thing, to see whether it matters."""

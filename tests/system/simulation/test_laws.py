@@ -34,14 +34,14 @@ def test_many_histories_keep_both_laws(first: int) -> None:
 
 
 def test_a_destination_that_keeps_all_places_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    reserve = "self._reserve = context.options.max_in_flight // _RESERVE"
-    mutate(monkeypatch, "relay.engine.claim", reserve, "self._reserve = 0")
+    reserve = "self._reserve = options.max_in_flight // _RESERVE"
+    mutate(monkeypatch, "relay.engine.room", reserve, "self._reserve = 0")
     assert any("the first broker got it" in one for one in violations(0, _FEW))
 
 
 def test_a_destination_that_keeps_all_bytes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    reserve = "self._bytes_reserve = context.options.batch_bytes // _RESERVE"
-    mutate(monkeypatch, "relay.engine.claim", reserve, "self._bytes_reserve = 0")
+    reserve = "self._bytes_reserve = options.batch_bytes // _RESERVE"
+    mutate(monkeypatch, "relay.engine.room", reserve, "self._bytes_reserve = 0")
     assert any("the first broker got it" in one for one in violations(0, _MANY))
 
 
@@ -65,3 +65,23 @@ def test_a_history_that_fails_is_shrunk_to_a_smaller_one_of_its_kind(monkeypatch
     smaller = shrink(result)
     assert (type(smaller.world), type(smaller.violation)) == (LawWorld, Violation)
     assert len(smaller.plan.transactions) < len(result.plan.transactions)
+
+
+def test_a_rate_that_counts_nothing_that_goes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, "relay.engine.destination.pace", "self._tokens -= taken", "pass")
+    assert any("beyond a rate of" in one for one in violations(0, _FEW))
+
+
+def test_suspects_with_a_rate_of_their_own_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(
+        monkeypatch,
+        "relay.engine.destination.several",
+        "self._drops, self._times, self._paces)",
+        "self._drops, self._times)",
+    )
+    assert any("beyond a rate of" in one for one in violations(0, _MANY))
+
+
+def test_a_third_of_the_histories_has_a_rate() -> None:
+    rates = [draw_law(seed).rate for seed in range(_FEW)]
+    assert _FEW // 5 < sum(rate is not None for rate in rates) < _FEW // 2
