@@ -84,6 +84,8 @@ class Session:
         if sock is not None:
             with suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                # Wakes the thread, which else keeps the socket for a second; not TLS's own, which would go on in clear.
+                socket.socket.shutdown(sock, socket.SHUT_RD)
                 sock.close()
         with suppress(TimeoutError):  # the thread holds no connection any more
             async with asyncio.timeout(1.0):
