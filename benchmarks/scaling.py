@@ -21,6 +21,7 @@ from benchmarks.measured import Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
 from relay.outbox.head import EVERYWHERE
+from relay.postgres.codec import fence_at
 from relay.postgres.sql import TableName, statement
 
 _BATCH = 100
@@ -70,7 +71,9 @@ def _claim_time(servers: Servers, delivered: int, pending: int) -> ClaimTime:
             started = time.perf_counter()
             rows = cursor.execute(claim, values).fetchall()
             claimed = time.perf_counter()
-            cursor.execute(settle, {"ids": [row[0] for row in rows], "relay_id": "benchmark", "fence": rows[0][-1]})
+            cursor.execute(
+                settle, {"ids": [row[0] for row in rows], "relay_id": "benchmark", "fence": fence_at(rows[0][-1])}
+            )
             claims.append((claimed - started) * 1000)
             settles.append((time.perf_counter() - claimed) * 1000)
     servers.drop_table(url)

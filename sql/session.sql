@@ -33,11 +33,9 @@ SELECT
 
 -- name: keep_plans
 -- For a transaction: the statements after it that are prepared are planned as session:prepared says, where a statement before has
--- undone that, or none has said it. Tag custom: they are planned for their values. Local to the transaction; touches no table.
--- Parameters: none.
+-- undone that. Local to the transaction; touches no table. Parameters: none.
 SELECT
-    SET_CONFIG('plan_cache_mode', 'force_generic_plan', TRUE), --? !custom
-    -- SET_CONFIG('plan_cache_mode', 'force_custom_plan', TRUE), --? custom
+    SET_CONFIG('plan_cache_mode', 'force_generic_plan', TRUE),
     SET_CONFIG('enable_seqscan', 'off', TRUE);
 
 -- name: clock

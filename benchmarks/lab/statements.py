@@ -30,7 +30,7 @@ from benchmarks.process import thread_seconds
 from benchmarks.servers import Servers
 from relay.outbox.head import EVERYWHERE
 from relay.outbox.migrate import migrate
-from relay.postgres.codec import id_array
+from relay.postgres.codec import fence_at, id_array
 from relay.postgres.sql import TableName
 
 _NAMED: Final = """
@@ -82,7 +82,8 @@ class _Backend:
         rows = cursor.execute(self._statements.claim, {"limit": batch, **_VALUES}).fetchall()  # type: ignore[call-overload]
         claimed = thread_seconds(self._process)
         ids: Any = [row[0] for row in rows] if self._statements.settle == SETTLE else id_array([row[0] for row in rows])
-        cursor.execute(self._statements.settle, {"ids": ids, "fence": rows[0][-1], **_VALUES})  # type: ignore[call-overload]
+        fence = fence_at(rows[0][-1]) if isinstance(rows[0][-1], float) else rows[0][-1]
+        cursor.execute(self._statements.settle, {"ids": ids, "fence": fence, **_VALUES})  # type: ignore[call-overload]
         settled = thread_seconds(self._process)
         if (len(rows), cursor.rowcount) != (batch, batch):
             raise RuntimeError(f"{self._statements.name} claimed {len(rows)} and settled {cursor.rowcount} of {batch}")

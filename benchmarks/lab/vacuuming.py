@@ -38,6 +38,7 @@ from benchmarks.servers import Servers
 from relay.outbox.admin.prune import PruneOptions, prune
 from relay.outbox.extensions import extension_sql
 from relay.outbox.head import EVERYWHERE
+from relay.postgres.codec import fence_at
 from relay.postgres.sql import TableName, statement
 
 _DELIVERED = """
@@ -130,7 +131,7 @@ class Loop:
             rows = self._cursor.execute(self._claim, values).fetchall()
         took = (time.perf_counter() - began) * 1000
         if rows:
-            fence = {"ids": [row[0] for row in rows], "relay_id": "bench", "fence": rows[0][-1]}
+            fence = {"ids": [row[0] for row in rows], "relay_id": "bench", "fence": fence_at(rows[0][-1])}
             self._cursor.execute(self._settle, fence)
         return took, len(rows)
 

@@ -17,7 +17,7 @@ Glossary (the field's standard terms, used the same way everywhere):
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType
 
@@ -78,8 +78,8 @@ class OutboxEvent(NamedTuple):
 
     @property
     def size(self) -> int:
-        """What the event weighs in memory and on the wire, about: payload, headers, key and destination."""
-        return len(self.payload) + len(self.headers) + len(self.partition_key or "") + len(self.event_type)
+        """See ``size_of``."""
+        return size_of((self,))
 
     @property
     def copy_id(self) -> str:
@@ -123,6 +123,13 @@ class RoutedEvent(OutboxEvent):
     def announced_type(self) -> str:
         """See ``OutboxEvent``."""
         return self.row_type or self.event_type
+
+
+def size_of(events: Iterable[OutboxEvent]) -> int:
+    """What they weigh in memory and on the wire, about, in bytes: payloads, headers, keys and destinations."""
+    return sum(
+        [len(one.payload) + len(one.headers) + len(one.partition_key or "") + len(one.event_type) for one in events]
+    )
 
 
 class Claim(NamedTuple):

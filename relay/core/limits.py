@@ -8,6 +8,7 @@ other event. A claim cuts both texts just behind their limits (``sql/outbox/clai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from relay.core.event import OutboxEvent
@@ -30,9 +31,13 @@ class RefusedEvent(OutboxEvent):
     refusal = Permanent(TOO_LARGE, "")
 
 
-def may_exceed(event: OutboxEvent) -> bool:
-    """Whether ``limited`` has to look at the event."""
-    return len(event.headers) > _FEW_HEADERS or len(event.event_type) > _SHORT_TYPE
+def may_exceed(events: Sequence[OutboxEvent]) -> list[int]:
+    """At which places the events are that ``limited`` has to look at."""
+    return [
+        place
+        for place, event in enumerate(events)
+        if len(event.headers) > _FEW_HEADERS or len(event.event_type) > _SHORT_TYPE
+    ]
 
 
 def limited(event: OutboxEvent) -> OutboxEvent:

@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from relay.core.event import EventId, OutboxEvent
+from relay.core.event import EventId, OutboxEvent, size_of
 from relay.core.outcome import Acknowledged, ConnectionCut, Resolution, TimedOut
 from relay.core.ports import Settlement
 from relay.core.recorder import AttemptRecorder
@@ -144,7 +144,7 @@ class Batch(Leased):
         self._ambiguous = False
         self.handed_over = False
         """Whether the publisher knows some of it."""
-        self.bytes_held = sum(event.size for event in events)
+        self.bytes_held = size_of(events)
         """Bytes that count against the bound on what is in flight."""
 
     def __len__(self) -> int:
@@ -185,7 +185,7 @@ class Batch(Leased):
     def trim_bytes(self) -> int:
         """Count no longer what has an outcome; returns how many bytes that is."""
         undecided = (event for event, _ in self.undecided)
-        held = sum(event.size for event in [*self.offered.values(), *undecided, *self.waiting.events()])
+        held = size_of([*self.offered.values(), *undecided, *self.waiting.events()])
         trimmed = max(self.bytes_held - held, 0)
         self.bytes_held -= trimmed
         return trimmed
@@ -198,7 +198,7 @@ class Batch(Leased):
     @property
     def suspect_bytes(self) -> int:
         """Bytes of the suspects, which count apart."""
-        return sum(event.size for event in self.suspects.values())
+        return size_of(self.suspects.values())
 
     # From offered to decided.
 

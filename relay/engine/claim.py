@@ -287,7 +287,7 @@ class Claimer:
 
     async def _limited(self, events: list[OutboxEvent]) -> list[OutboxEvent]:
         """The events, with those that no broker gets as such (``relay.core.limits``)."""
-        for place in [place for place, event in enumerate(events) if may_exceed(event)]:
+        for place in may_exceed(events):
             events[place] = limited(events[place])
             await asyncio.sleep(0)  # a look at ten thousand headers takes milliseconds
         if self._refused_type is not None:

@@ -25,7 +25,7 @@ from relay.outbox.outbox_options import PostgresOptions
 from relay.outbox.passed_rows import BEFORE_ALL_ROWS, DueRow, PassedRows
 from relay.outbox.payloads import Appetite, PayloadReader, is_damage
 from relay.outbox.plan_guard import ClaimGuard
-from relay.postgres.codec import id_array
+from relay.postgres.codec import fence_at, id_array
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.pipeline import one_transaction
 from relay.postgres.prepared import plans_once, tags_of
@@ -120,9 +120,10 @@ class Claims:
         if not rows:
             self.guard.lift()
             return Claim(None, [], waiting=self._rows_wait, refused=refused, rest=self.passed.rest)
-        claim = Claim(rows[0][_FENCE], list(map(_event, map(_fields, rows))))
+        fence = fence_at(rows[0][_FENCE])
+        claim = Claim(fence, list(map(_event, map(_fields, rows))))
         if rows[0][_PAYLOAD] is None:
-            claim = await self._payload_reader.complete(rows[0][_FENCE], claim.events)
+            claim = await self._payload_reader.complete(fence, claim.events)
         else:
             self._appetite.arrived(_bytes_of(claim.events), steady_seconds() - began)
         if claim.unread and not self._payload_reader.damaged:
@@ -268,7 +269,7 @@ class Claims:
         sent_at = steady_seconds()
         rows = await work(connection)
         if rows:
-            self._clock.measured(rows[0][_FENCE].timestamp(), sent_at, steady_seconds())
+            self._clock.measured(rows[0][_FENCE], sent_at, steady_seconds())
         return rows
 
     def _parameters(self, wanted: Wanted) -> dict[str, Any]:
@@ -287,7 +288,7 @@ class Claims:
             self.passed.went_on(rows)
             first, last = _due(rows[0]), _due(rows[-1])
             tied = rows[0][_TID] if len(rows) >= min(limit, _TIE) and first == last else None
-            self.paused.head.claimed(span, len(rows), first, last, rows[0][_FENCE].timestamp(), tied)
+            self.paused.head.claimed(span, len(rows), first, last, rows[0][_FENCE], tied)
         else:
             self.paused.head.found_nothing(span)
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final, LiteralString
 
 from psycopg.errors import QueryCanceled
@@ -49,6 +50,7 @@ _KEYS: Final = 1000  # keys looked at by one statement; a few milliseconds
 _WALKS: Final = 10  # such statements in one claim, while nothing is found
 _GROUND: Final = 8.0  # seconds that a claim may wait for the ground
 _FIRST_HASH: Final = -(2**63)
+_last: Final = itemgetter(-1)
 _LAST_HASH: Final = 2**63 - 1
 _KEY: Final = 2  # its place in a claimed row
 
@@ -309,7 +311,7 @@ class OrderedClaim:
 
 def leased(rows: list[Row]) -> list[Row]:
     """Without rows that a BEFORE trigger returned as they were: they count as written, and have no fence."""
-    return [row for row in rows if row[-1] is not None]
+    return [row for row in rows if row[-1] is not None] if None in map(_last, rows) else rows
 
 
 @cache

@@ -20,7 +20,7 @@ from relay.core.ports import Renewal
 from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection
-from relay.postgres.prepared import keeps_plan, plan_next, tags_of
+from relay.postgres.prepared import plans_once, tags_of
 from relay.postgres.sql import statement
 
 _FIRST_PAUSE = 0.05  # seconds before the first read-back
@@ -66,10 +66,7 @@ class Renewer:
             await connection.execute(self._guard, {"timeout": timeout})
             cursor = connection.cursor(binary=True)
             renew = statement("outbox/lease:renew", self._options.table, tags=tags_of(connection))
-            keep = keeps_plan(connection, len(event_ids))
-            if not keep:
-                await plan_next(connection, keep=False)
-            await cursor.execute(renew, self._fenced(fence, event_ids), prepare=keep)
+            await cursor.execute(renew, self._fenced(fence, event_ids), prepare=plans_once(connection))
             rows = await cursor.fetchall()
         return _renewal(rows, fence)
 

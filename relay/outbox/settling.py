@@ -17,7 +17,7 @@ from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
 from relay.postgres.pipeline import one_transaction
-from relay.postgres.prepared import keeps_plan, plan_next, plans_once, tags_of
+from relay.postgres.prepared import plan_next, plans_once, tags_of
 from relay.postgres.sql import statement
 
 logger = logging.getLogger(__name__)
@@ -54,8 +54,8 @@ class SettleStatements:
         cursors = []
         async with one_transaction(connection):
             for number, call in enumerate(calls):
-                if number or not keep:  # the one before has undone it for this transaction
-                    await plan_next(connection, keep=keep)
+                if number:
+                    await plan_next(connection)
                 cursors.append(await connection.execute(*call, prepare=keep))
         return cursors
 
@@ -71,11 +71,11 @@ class SettleStatements:
         """
         tags = (*tags_of(connection), *(("checked",) if checked else ()))
         calls = [(place, kind, call) for place, one in enumerate(settlements) for kind, call in self._calls(one, tags)]
-        few = keeps_plan(connection, max(map(len, settlements)))
-        if len(calls) == 1 and (few or not plans_once(connection)):
-            cursors = [await connection.execute(*calls[0][2], prepare=few)]
+        keep = plans_once(connection)
+        if len(calls) == 1:
+            cursors = [await connection.execute(*calls[0][2], prepare=keep)]
         else:
-            cursors = await self._together(connection, [call for _, _, call in calls], keep=few)
+            cursors = await self._together(connection, [call for _, _, call in calls], keep=keep)
         counts: list[dict[str, Any]] = [{} for _ in settlements]
         for (place, kind, _), cursor in zip(calls, cursors, strict=True):
             counts[place][kind] = await _written(cursor, released)

@@ -64,6 +64,11 @@ def decode_time(data: Buffer) -> datetime:
     return _EPOCH + timedelta(microseconds=_MICROSECONDS.unpack(data)[0])
 
 
+def fence_at(seconds: float) -> Fence:
+    """The fence of this time in seconds since 1970, which a float holds exactly to the microsecond."""
+    return Fence(_EPOCH + timedelta(microseconds=round(seconds * 1_000_000) - EPOCH_2000_US))
+
+
 class FenceLoader(Loader):
     """Loads a fence. All rows of a claim have one fence, so that the last value is kept: decoding costs once."""
 

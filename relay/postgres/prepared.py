@@ -53,8 +53,7 @@ def tags_of(connection: Connection) -> tuple[str, ...]:
     return () if connection.prepare_threshold is None else ("prepared",)
 
 
-_LONGEST_LIST: Final = 250
-_KEEP_PLANS: Final = {True: statement("session:keep_plans"), False: statement("session:keep_plans", tags=["custom"])}
+_KEEP_PLANS: Final = statement("session:keep_plans")
 _PLANNING_ONCE: Final[WeakSet[Connection]] = WeakSet()
 
 
@@ -63,19 +62,10 @@ def plans_once(connection: Connection) -> bool:
     return connection in _PLANNING_ONCE
 
 
-def keeps_plan(connection: Connection, values: int) -> bool:
-    """Whether a statement with a list of so many values is prepared here.
-
-    PostgreSQL looks a value up in the list by its hash in a plan that is made for these values alone; in one that is
-    kept it compares each row with the whole list.
-    """
-    return plans_once(connection) and values <= _LONGEST_LIST
-
-
-async def plan_next(connection: Connection, *, keep: bool) -> None:
-    """The next statement of this transaction gets a plan that is kept, or one for its values, whatever came before."""
+async def plan_next(connection: Connection) -> None:
+    """The next statement of this transaction gets a plan that is kept, though the one before has undone that."""
     if plans_once(connection):
-        await connection.execute(_KEEP_PLANS[keep], prepare=True)
+        await connection.execute(_KEEP_PLANS, prepare=True)
 
 
 class Prepared:

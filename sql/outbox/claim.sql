@@ -33,8 +33,9 @@
 -- Parameters: limit, max_bytes, inline_bytes, max_attempts, relay_id; due_from, created_from, due_until, created_until
 -- (seconds since 1970); tid_from, tid_until; excluded, without, chosen; paused (patterns); those of free.
 -- Result: the fields of OutboxEvent in their order; due_at, by which and inserted_at they are to be sorted; the last place in
--- the table that a row of the claim had before it; the fence, which is NULL for a row that a trigger left as it was. They come as they lie in the table, since sorting them here would cost another pass over all columns. The payload is NULL in all
--- rows, or in none.
+-- the table that a row of the claim had before it; the fence (in seconds since 1970, exact to the microsecond), which is
+-- NULL for a row that a trigger left as it was. They come as they lie in the table, since sorting them here would cost
+-- another pass over all columns. The payload is NULL in all rows, or in none.
 WITH chosen AS (
     SELECT
         tid,
@@ -112,7 +113,7 @@ RETURNING
     -- LEFT(ARRAY_TO_STRING(acknowledged_by, ','), 16384) AS acknowledged_by, --? fan_out
     DATE_PART('epoch', available_at) AS due_at,
     (SELECT MAX(tid) FROM chosen)::text AS last_tid,
-    CASE WHEN status = 'DELIVERING' THEN locked_at END AS locked_at;
+    CASE WHEN status = 'DELIVERING' THEN DATE_PART('epoch', locked_at) END AS fence;
 
 -- name: free
 -- Whether claims may take a row whose type is not left out as a whole: what other statements say as @outbox/claim:free.

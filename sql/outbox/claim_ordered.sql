@@ -35,7 +35,7 @@
 -- 1970); by_key: whether there is no key behind those looked at, and the hash of the last
 -- one. With floors: the oldest transaction that the snapshot of the claim saw in progress, the first one that it did not
 -- see, the hashes of all keys in the window (in the first row alone), and of each row the hash of its key and its place in it. Then
--- the fields of OutboxEvent in their order, then the fence. One row at least, with NULLs when nothing is claimed; the rows of a
+-- the fields of OutboxEvent in their order, then the fence as in claim. One row at least, with NULLs when nothing is claimed; the rows of a
 -- key are in order.
 WITH RECURSIVE --? by_key
 -- WITH --? oldest
@@ -358,7 +358,7 @@ SELECT
     DATE_PART('epoch', created_at) AS inserted_at,
     NULL::text AS acknowledged_by, --? !fan_out
     -- LEFT(ARRAY_TO_STRING(acknowledged_by, ','), 16384) AS acknowledged_by, --? fan_out
-    locked_at
+    DATE_PART('epoch', locked_at) AS fence
 FROM (SELECT COUNT(*) AS rows, MIN(available_at) AS first_due FROM looked) AS seen --? oldest
 -- FROM ( --? by_key
     -- SELECT --? by_key

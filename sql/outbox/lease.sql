@@ -15,7 +15,8 @@ WHERE ctid = ANY(ARRAY(
     SELECT ctid
     FROM openoutbox_events
     WHERE
-        event_id = ANY(%(ids)s::uuid[])
+        event_id = ANY(%(ids)s::uuid[]) --? !prepared
+        -- (event_id IN (SELECT UNNEST(%(ids)s::uuid[]))) IS TRUE --? prepared
         AND status = 'DELIVERING'
         AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
         AND locked_by = %(relay_id)s::text

@@ -2,7 +2,8 @@
 -- A row that another session has locked is skipped, so that no verdict waits for it; lease:held says which rows that were.
 -- FOR NO KEY UPDATE is the lock that the UPDATE itself takes: a foreign key's check on event_id is no reason to skip.
 -- A DELETE takes FOR UPDATE, and waits for such a check: so its rows are chosen by that lock.
--- Tag prepared: takes back for this transaction what session:prepared has set, before a row is changed.
+-- Tag prepared: takes back for this transaction what session:prepared has set, before a row is changed; and has the list
+-- of ids hashed, which a plan that is kept would compare with each row. IS TRUE keeps the planner from making a join of it.
 -- Tag fan_out, with the column of extensions/fan_out.sql: what is not delivered keeps the names of the destinations that
 -- have acknowledged it, by the parameter acknowledged (a JSON object from event ids to names with commas between them); what
 -- is delivered forgets them, so that a replay goes to all.
@@ -28,7 +29,8 @@ WHERE ctid = ANY(ARRAY(
     SELECT ctid
     FROM openoutbox_events
     WHERE
-        event_id = ANY(%(ids)s::uuid[])
+        event_id = ANY(%(ids)s::uuid[]) --? !prepared
+        -- (event_id IN (SELECT UNNEST(%(ids)s::uuid[]))) IS TRUE --? prepared
         AND status = 'DELIVERING'
         AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
         AND locked_by = %(relay_id)s::text
@@ -62,7 +64,8 @@ WHERE
         SELECT ctid
         FROM openoutbox_events
         WHERE
-            event_id = ANY(%(ids)s::uuid[])
+            event_id = ANY(%(ids)s::uuid[]) --? !prepared
+            -- (event_id IN (SELECT UNNEST(%(ids)s::uuid[]))) IS TRUE --? prepared
             AND status = 'DELIVERING'
             AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
             AND locked_by = %(relay_id)s::text
@@ -93,7 +96,8 @@ WHERE
         SELECT ctid
         FROM openoutbox_events
         WHERE
-            event_id = ANY(%(ids)s::uuid[])
+            event_id = ANY(%(ids)s::uuid[]) --? !prepared
+            -- (event_id IN (SELECT UNNEST(%(ids)s::uuid[]))) IS TRUE --? prepared
             AND status = 'DELIVERING'
             AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
             AND locked_by = %(relay_id)s::text
@@ -120,7 +124,8 @@ WHERE ctid = ANY(ARRAY(
     SELECT ctid
     FROM openoutbox_events
     WHERE
-        event_id = ANY(%(ids)s::uuid[])
+        event_id = ANY(%(ids)s::uuid[]) --? !prepared
+        -- (event_id IN (SELECT UNNEST(%(ids)s::uuid[]))) IS TRUE --? prepared
         AND status = 'DELIVERING'
         AND (SELECT SET_CONFIG('plan_cache_mode', NULL, TRUE) || SET_CONFIG('enable_seqscan', NULL, TRUE)) <> '' --? prepared
         AND locked_by = %(relay_id)s::text

@@ -218,7 +218,7 @@ async def test_refusals_in_any_number_leave_a_bounded_number_of_statements(outbo
 
 
 @pytest.mark.session
-async def test_a_settle_or_renewal_of_a_long_list_is_planned_for_it(outbox: Outbox) -> None:
+async def test_the_plan_of_a_settle_or_renewal_hashes_its_list(outbox: Outbox) -> None:
     """Else each row is compared with the whole list."""
     outbox.insert([Row("topic")] * 600)
     storage = await opened(outbox)
@@ -231,10 +231,11 @@ async def test_a_settle_or_renewal_of_a_long_list_is_planned_for_it(outbox: Outb
     settlements = [Settlement(renewal.fence, delivered=long), Settlement(renewal.fence, released=short[:50])]
     assert await storage.settle(settlements) == [Settled(delivered=500), Settled(released=50)]
     assert await storage.settle([Settlement(renewal.fence, delivered=short[50:])]) == [Settled(delivered=50)]
-    kept = await asked(
-        storage._settling, "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%UPDATE%'"
-    )
-    assert len(kept) == 1
+    names = await asked(storage._settling, "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%UPDATE%'")
+    assert len(names) == 3
+    for (name,) in names:
+        plan = await asked(storage._settling, f"EXPLAIN EXECUTE {name} ('{{}}', '', 'epoch')")
+        assert "hashed SubPlan" in str(plan)
     await storage.close()
 
 

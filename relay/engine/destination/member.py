@@ -25,7 +25,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from relay.core.destination import DestinationState, Waiting
-from relay.core.event import OutboxEvent
+from relay.core.event import OutboxEvent, size_of
 from relay.core.outcome import (
     Acknowledged,
     Away,
@@ -292,9 +292,7 @@ class Member(Destination):
             return None
         events = [event for offered, _, _ in self._waiting for event in offered]
         full_for = self._pace.full_for(len(events))
-        return Waiting(
-            self._pace.rate, len(events), sum(event.size for event in events), full_for, self._lateness.known
-        )
+        return Waiting(self._pace.rate, len(events), size_of(events), full_for, self._lateness.known)
 
     # What a destination says and decides.
 
