@@ -80,9 +80,11 @@ class WatchedDestination(Protocol):
     def parts(self) -> Mapping[str, WatchedDestination]:
         """By name, what of it can fail on its own and does not flow."""
 
-    @property
-    def late_flows(self) -> Collection[Flow]:
-        """Flows of events for it while it is late with its answers; empty where it is known by their flows alone."""
+    def late_flows(self, after: float) -> Collection[Flow]:
+        """Flows of events for it while it is late with its answers, which it is ``after`` so many seconds.
+
+        Empty where it is known by their flows alone.
+        """
 
     @property
     def waiting(self) -> Waiting | None:

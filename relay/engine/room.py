@@ -110,11 +110,10 @@ class ClaimRoom:
         """Room for those that do not wait; None where nothing waits, or these have taken it."""
         half, half_bytes = self._reserve // 2, self._bytes_reserve // 2
         few, few_bytes = half if places > half else 0, half_bytes if size > half_bytes else 0
-        late = {flow for one in self._destinations for flow in one.late_flows}
-        slow = self._inflight.slow_flows(now, LATE, late, few, few_bytes)
-        looks_past = looks_past and not slow
-        if looks_past:
-            slow = self._inflight.slow_flows(now, SOON, (), few, few_bytes)
-        if not (slow and self._reserve) or places <= few or size - few_bytes < self._bytes_reserve // 4:
+        if places <= few or size - few_bytes < self._bytes_reserve // 4 or not self._reserve:
             return None
-        return Room(places - few, size - few_bytes, slow, looks_past)
+        for after in (LATE, SOON) if looks_past else (LATE,):
+            late = {flow for one in self._destinations for flow in one.late_flows(after)}
+            if slow := self._inflight.slow_flows(now, after, late, few, few_bytes):
+                return Room(places - few, size - few_bytes, slow, looks_past=after < LATE)
+        return None

@@ -54,7 +54,7 @@ class Lateness:
         elif acknowledged:
             self._prompt_at = max(self._prompt_at, handed_over_at)
 
-    def flows(self, oldest_at: float, now: float) -> Collection[Flow]:
+    def flows(self, after: float, oldest_at: float, now: float) -> Collection[Flow]:
         """The flows that wait; empty while it is not late. ``oldest_at``: when what waits longest was handed over."""
-        waits = now - oldest_at >= LATE and self._prompt_at <= oldest_at
+        waits = now - oldest_at >= after and self._prompt_at <= oldest_at
         return self._flows if waits or self._prompt_at < self._late_at else ()

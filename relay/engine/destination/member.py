@@ -280,10 +280,9 @@ class Member(Destination):
         """Since when the oldest event waits for its answer; now, where none does."""
         return next((one.at for one in self._open.values()), self._clock())
 
-    @property
-    def late_flows(self) -> Collection[Flow]:
+    def late_flows(self, after: float) -> Collection[Flow]:
         """See ``WatchedDestination``."""
-        return self._lateness.flows(self._oldest_at, self._clock())
+        return self._lateness.flows(after, self._oldest_at, self._clock())
 
     @property
     def waiting(self) -> Waiting | None:

@@ -60,8 +60,7 @@ class Watched:
         """See ``WatchedDestination``."""
         return {}
 
-    @property
-    def late_flows(self) -> Collection[Flow]:
+    def late_flows(self, after: float) -> Collection[Flow]:  # noqa: ARG002 - for those that are one of several
         """See ``WatchedDestination``."""
         return ()
 

@@ -49,8 +49,8 @@ ROUTING: Final = (
     Mutant(
         "few events without an answer keep their type out of the last places",
         "relay/engine/room.py",
-        "slow_flows(now, LATE, late, few, few_bytes)",
-        "slow_flows(now, LATE, late)",
+        "slow_flows(now, after, late, few, few_bytes)",
+        "slow_flows(now, after, late)",
         (_CONFORMANCE,),
     ),
     Mutant(
@@ -91,9 +91,16 @@ ROUTING: Final = (
     Mutant(
         "one that answers before it is late makes the others wait for its backlog",
         "relay/engine/room.py",
-        "slow_flows(now, SOON, ()",
-        "slow_flows(now, LATE, ()",
+        "(LATE, SOON) if looks_past else (LATE,)",
+        "(LATE,)",
         ("tests/engine/test_few_places.py::test_one_whose_answers_come_in_half_a_second_keeps_its_backlog_to_itself",),
+    ),
+    Mutant(
+        "one that is soon late is known by the types alone that have waited for it",
+        "relay/engine/room.py",
+        "one.late_flows(after)}",
+        "one.late_flows(LATE)}",
+        (_LAWS,),
     ),
     Mutant(
         "what is slow once stays slow",
