@@ -11,12 +11,14 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from itertools import takewhile
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
+import aiohttp
 import nats
 import redis
+import uvloop
 from confluent_kafka import Producer
 from nats.aio.msg import Msg
 from pamqp import commands, frame
@@ -24,16 +26,12 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from relay.app.publishers import options_of
-from relay.brokers.http.connecting import connect
-from relay.brokers.http.headers import lines_of
-from relay.brokers.http.origin import Origin
-from relay.brokers.http.request import HttpRequest
 from relay.brokers.kafka.options import producer_config
 from relay.brokers.rabbitmq.options import read_target
 from relay.brokers.rabbitmq.wire import AmqpWire
 from relay.settings.settings import Settings
 
-_CONNECTIONS = 8  # as many as a relay begins with
+_CONNECTIONS = 64  # HTTP_CONNECTIONS_PER_HOST
 _WINDOW = 4000  # unanswered messages, as many as our publishers allow
 
 Message = tuple[str, str, bytes, str]
@@ -70,7 +68,7 @@ def broker_pace(publisher: str, url: str, targets: Sequence[str], batch: int, co
     if publisher == "rabbitmq":
         asyncio.run(_rabbitmq(url, targets, batch_messages))
     elif publisher == "http":
-        asyncio.run(_http(url, targets[0], batch_messages))
+        uvloop.run(_http(url, targets[0], batch_messages))
     else:
         _SENDERS[publisher](url, targets[0], batch, batch_messages)
     return Pace(count / (time.monotonic() - started), (time.process_time() - cpu) / count * 1e6)
@@ -197,23 +195,19 @@ async def _rabbitmq(url: str, targets: Sequence[str], batch_messages: list[Messa
 
 
 async def _http(url: str, target: str, batch_messages: list[Message]) -> None:
-    """The library has no connection: sessions are the relay's own, as many as the relay uses."""
-    place = urlsplit(url)
-    origin = Origin(place.scheme, place.hostname or "", place.port or 80)
-    head = f"POST {place.path} HTTP/1.1\r\nHost: {origin.authority}\r\n".encode()
+    """Aiohttp's client, over as many connections as the relay has at most."""
     rest = iter(batch_messages)
 
-    async def send() -> None:
-        session = await connect(origin, None, 10.0, allow_private=True)
+    async def send(session: aiohttp.ClientSession) -> None:
         for event_id, key, payload, number in rest:
-            headers = [("webhook-id", event_id), ("X-Event-Type", target), ("X-Partition-Key", key)]
-            headers += [("X-User-source", "x"), ("X-User-n", number), ("Content-Length", str(len(payload)))]
-            answer = await session.post(HttpRequest(b"%s%s\r\n" % (head, lines_of(headers)), payload), 10.0)
-            if answer.status != 204:
-                raise RuntimeError(f"status {answer.status}")
-        session.abort()
+            headers = {"webhook-id": event_id, "X-Event-Type": target, "X-Partition-Key": key}
+            headers |= {"X-User-source": "x", "X-User-n": number}
+            async with session.post(url, data=payload, headers=headers) as answer:
+                if answer.status != HTTPStatus.NO_CONTENT:
+                    raise RuntimeError(f"status {answer.status}")
 
-    await asyncio.gather(*(send() for _ in range(_CONNECTIONS)))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=_CONNECTIONS)) as session:
+        await asyncio.gather(*(send(session) for _ in range(_CONNECTIONS)))
 
 
 _SENDERS: dict[str, Callable[[str, str, int, list[Message]], None]] = {"kafka": _kafka, "nats": _nats, "redis": _redis}
