@@ -233,11 +233,13 @@ class Settler:
         refused = portion.after_refusal()
         again_at = self._clock() + growing_pause(refused.refusals, _FIRST_PAUSE, _LONGEST_PAUSE)
         fault = self._refusals.failed(event_id, error, again_at)
+        if fault is Party.DATABASE:  # the caller keeps it
+            return fault
         if (fault is Party.ROW or error.guesses_row) and refused.refusals >= _MOST_REFUSALS:
             lease_ends = portion.batch.expires_at(event_id)
             self._done(refused)
             self._log.left_to_its_lease(event_id, error, lease_ends)
-        elif fault is not Party.DATABASE:
+        else:
             portion.batch.set_aside(refused, again_at)
         return fault
 

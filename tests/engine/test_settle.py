@@ -279,3 +279,15 @@ def test_a_row_that_is_always_busy_holds_up_no_other(engine: MakeEngine) -> None
     one.until(lambda: one.delivered() == len(others), 10.0)
     one.storage.settle = settle  # type: ignore[method-assign]
     one.until(lambda: one.delivered() == 50, 5.0)
+
+
+def test_an_event_whose_last_try_blames_the_database_is_counted_once(engine: MakeEngine) -> None:
+    """Of those that are refused, with none that goes through, it is the twentieth just then."""
+    one = engine(batch_size=50, max_in_flight=400, lease_timeout=600.0)
+    one.table.trigger = lambda _, after: "no" if after.status is Status.DELIVERED else None
+    one.insert(1)
+    one.run(8.0)
+    one.insert(19)
+    for _ in range(60):
+        one.run(1.0)
+        assert one.relay.inflight.events == sum(len(batch) for batch in one.relay.inflight.batches)
