@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from relay.core.event import OutboxEvent
+from typing import Any
+
+import pytest
+
+from relay.core.errors import StorageTimeout
+from relay.core.event import Claim, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Outcome
+from relay.core.telemetry import RelayState
 from tests.support.fixtures.engine import MakeEngine
+from tests.support.virtual_time import virtual_sleep
 
 
 def test_one_event_without_an_answer_leaves_the_other_places(engine: MakeEngine) -> None:
@@ -68,6 +75,9 @@ def test_one_whose_answers_come_in_half_a_second_keeps_its_backlog_to_itself(eng
     one.broker.answer_with(answer)
     one.insert(400, "soon", payload=b"x" * 64_000)
     one.run(1.0)
+    before = one.telemetry.ops["claim", True]
+    one.run(4.5)
+    assert one.telemetry.ops["claim", True] - before < 150, "each takes 2 ms: a twentieth of the time, and its own"
     worst = 0.0
     for number in range(10):
         one.insert(1)
@@ -76,3 +86,27 @@ def test_one_whose_answers_come_in_half_a_second_keeps_its_backlog_to_itself(eng
     assert worst < 0.5
     one.run(2.0)
     assert one.delivered("soon") > 200, "it goes on as before"
+
+
+def test_a_claim_that_finds_too_much_to_look_past_is_no_fault_of_the_database(
+    engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = engine(batch_size=10, max_in_flight=80, batch_bytes=1_000_000, poll_interval=0.5)
+    claim = one.storage.claim
+
+    async def claim_or_time_out(*arguments: Any, control: bool = False) -> Claim:
+        if arguments[3]:  # leaves a destination out
+            await virtual_sleep(0.1)
+            raise StorageTimeout("claiming: no answer within 0.1 s")
+        return await claim(*arguments, control=control)
+
+    def answer(event: OutboxEvent) -> None:
+        one.loop.call_later(0.45, one.broker.answer, ACKNOWLEDGED, event.event_id)
+
+    monkeypatch.setattr(one.storage, "claim", claim_or_time_out)
+    one.broker.answer_with(answer)
+    one.insert(100, "soon", payload=b"x" * 64_000)
+    while one.delivered("soon") < 100:
+        one.run(0.1)
+        assert one.loop.time() < 8.0, "it goes on as before"
+        assert one.relay.health.state is RelayState.ACTIVE

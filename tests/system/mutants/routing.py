@@ -96,6 +96,13 @@ ROUTING: Final = (
         ("tests/engine/test_few_places.py::test_one_whose_answers_come_in_half_a_second_keeps_its_backlog_to_itself",),
     ),
     Mutant(
+        "claims look past what waits all the time",
+        "relay/engine/room.py",
+        "_LOOK_PAST_SHARE: Final = 0.05",
+        "_LOOK_PAST_SHARE: Final = 1.0",
+        ("tests/engine/test_few_places.py::test_one_whose_answers_come_in_half_a_second_keeps_its_backlog_to_itself",),
+    ),
+    Mutant(
         "one that is soon late is known by the types alone that have waited for it",
         "relay/engine/room.py",
         "one.late_flows(after)}",
