@@ -3,7 +3,8 @@
 -- FOR NO KEY UPDATE is the lock that the UPDATE itself takes: a foreign key's check on event_id is no reason to skip.
 -- A DELETE takes FOR UPDATE, and waits for such a check: so its rows are chosen by that lock.
 -- Tag prepared: takes back for this transaction what session:prepared has set, before a row is changed; and has the list
--- of ids hashed, which a plan that is kept would compare with each row. IS TRUE keeps the planner from making a join of it.
+-- of ids hashed, which a plan that is kept would compare with each row. IS TRUE keeps the planner from making a join of it. Such a plan
+-- finds the rows by locked_at alone.
 -- Tag fan_out, with the column of extensions/fan_out.sql: what is not delivered keeps the names of the destinations that
 -- have acknowledged it, by the parameter acknowledged (a JSON object from event ids to names with commas between them); what
 -- is delivered forgets them, so that a replay goes to all.

@@ -142,7 +142,7 @@ async def test_a_lease_that_does_not_last_is_given_back_without_an_attempt(sendi
 
 
 def test_nothing_is_asked_of_a_producer_after_a_fatal_error() -> None:
-    """It can neither commit nor abort: a new epoch aborts what is open. What waits for its turn is told at once."""
+    """It can neither commit nor abort: a new epoch aborts what is open. What waits for its turn fails at once."""
     asked = []
 
     class Fenced:
