@@ -15,7 +15,7 @@ from relay.app.relay_identity import build_fleet
 from relay.app.required import required
 from relay.core.backoff import RetryPolicy
 from relay.core.ports import OptionalParts
-from relay.engine.options import EngineOptions
+from relay.engine.engine_options import EngineOptions
 from relay.outbox.outbox_options import LONGEST_STATEMENT, KeyOrder, PostgresOptions
 from relay.outbox.pausewatch import OutboxPauses
 from relay.outbox.replays import OutboxReplays

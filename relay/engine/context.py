@@ -12,10 +12,10 @@ from relay.core.tracing import Tracer
 from relay.engine.away import AwayDestinations
 from relay.engine.counts import VerdictCounts
 from relay.engine.destination.parts import WatchedParts
+from relay.engine.engine_options import EngineOptions
 from relay.engine.flows import Flows
 from relay.engine.health import RelayHealth
 from relay.engine.inflight import InFlight
-from relay.engine.options import EngineOptions
 from relay.engine.refusal import RefusedRows
 from relay.engine.suspects import Suspects
 

@@ -19,7 +19,7 @@ from relay.core.outside import shown
 from relay.core.ports import Fleet, Heartbeat
 from relay.core.telemetry import RelayState
 from relay.engine.context import EngineContext
-from relay.engine.finding import proofs_of
+from relay.engine.expired_leases import proofs_of
 from relay.engine.pauses import PauseWatch
 from relay.engine.waiting import Patience
 

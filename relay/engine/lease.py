@@ -27,8 +27,8 @@ from relay.core.event import EventId
 from relay.core.ports import Reaped, Renewal
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
+from relay.engine.expired_leases import Finder, proof_reader_of
 from relay.engine.fences import Lease
-from relay.engine.finding import Finder, proof_reader_of
 from relay.engine.losses import LeaseLosses
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions, Refusals

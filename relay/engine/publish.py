@@ -37,7 +37,7 @@ from relay.core.tasks import ended
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
-from relay.engine.finding import BatchLeases, proofs_of
+from relay.engine.expired_leases import BatchLeases, proofs_of
 from relay.engine.suspects import CONNECTION_CUT, LANES, Turn
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes 
 ``batch`` (the states of an event in between), ``inflight`` (how many at most), ``order`` (order per key), ``lease``
 (renew and reap), ``gate`` (is the broker there), ``suspects`` and ``isolate`` (which event the broker cuts connections
 on), ``away`` (destinations that do not answer while others do), ``health`` (is the database there; /readyz),
-``backlog`` (/stats), ``look`` (for rows that claims have gone past), ``pauses`` (what an operator holds back),
+``backlog`` (/stats), ``look_behind`` (for rows that claims have gone past), ``pauses`` (what an operator holds back),
 ``fleet`` (the relays of the table), ``series`` (what was done in each minute).
 
 The loops are tasks of one event loop: only one of them runs at a time, and another one can come in between only at an
@@ -41,13 +41,13 @@ from relay.engine.claim import Claimer
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
 from relay.engine.destination.destination import troubles
+from relay.engine.engine_options import EngineOptions
 from relay.engine.fleet import FleetWatch
 from relay.engine.gate import Gate
 from relay.engine.health import ping_storage
 from relay.engine.isolate import Isolation
 from relay.engine.lease import LeaseReaper, LeaseRenewer
-from relay.engine.look import LookBehind
-from relay.engine.options import EngineOptions
+from relay.engine.look_behind import LookBehind
 from relay.engine.pauses import PauseWatch
 from relay.engine.publish import Offers
 from relay.engine.series import SeriesWatch

@@ -24,9 +24,9 @@ from typing import Final, NamedTuple
 from relay.core.destination import Waiting, WatchedDestination
 from relay.core.places import Flow
 from relay.engine.batch import LATE
+from relay.engine.engine_options import EngineOptions
 from relay.engine.flows import bounded
 from relay.engine.inflight import InFlight
-from relay.engine.options import EngineOptions
 
 SOON: Final = LATE / 4
 """Seconds without an answer after which claims look past the events of its kind, where there is no room for all."""

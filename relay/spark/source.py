@@ -13,10 +13,10 @@ from pyspark.sql.types import StructType
 
 from relay.core.errors import ConfigError
 from relay.spark.read.fields import OUTBOX, fields_of, schema_of
-from relay.spark.read.options import outbox_options
+from relay.spark.read.read_options import outbox_options
 from relay.spark.read.reader import Source, TableReader, reader_of
 from relay.spark.write.columns import read_columns
-from relay.spark.write.options import WriteOptions, write_options
+from relay.spark.write.write_options import WriteOptions, write_options
 from relay.spark.write.writers import BatchWriter, StreamWriter
 
 _KEY: Final = "event_id"

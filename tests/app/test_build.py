@@ -13,7 +13,7 @@ from relay.brokers.redis.options import RedisOptions
 from relay.core.backoff import RetryPolicy
 from relay.deliverylog.log_options import DeliveryLogOptions, RecorderOptions
 from relay.deliverylog.mapping import Naming
-from relay.engine.options import EngineOptions
+from relay.engine.engine_options import EngineOptions
 from relay.outbox.outbox_options import PostgresOptions
 from relay.server.http import ServerOptions
 from relay.settings.settings import Settings

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from relay.core.errors import ConfigError
-from relay.spark.read.options import delivery_options, event_options, outbox_options
-from relay.spark.write.options import write_options
+from relay.spark.read.read_options import delivery_options, event_options, outbox_options
+from relay.spark.write.write_options import write_options
 from tests.support.paths import ROOT
 
 TEXT: Final = (ROOT / "docs/reference/spark.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from relay.core.ports import Heartbeat
 from relay.engine.context import EngineContext
 from relay.engine.fleet import FleetWatch
 from relay.engine.pauses import PauseWatch
-from tests.engine.test_finding import MemoryProofs
+from tests.engine.test_expired_leases import MemoryProofs
 from tests.support.doubles.asked_storage import AskedMemoryOutbox
 from tests.support.doubles.memory_storage import MemoryTable
 from tests.support.doubles.telemetry import MemoryTelemetry

@@ -19,8 +19,8 @@ from relay.core.errors import OutboxError
 from relay.spark import OutboxDataSource
 from relay.spark.write.columns import Columns, read_columns
 from relay.spark.write.liveness import is_dead, this_driver
-from relay.spark.write.options import WriteOptions
 from relay.spark.write.tasks import Written, current_task
+from relay.spark.write.write_options import WriteOptions
 from relay.spark.write.writers import BatchWriter, Messages, StreamWriter
 from tests.support.waiting import wait_until
 

@@ -21,7 +21,7 @@ from relay.spark import OutboxDataSource
 from relay.spark.read.events import Events
 from relay.spark.read.eventstore import EventStoreDataSource
 from relay.spark.read.eventstream import EventStream
-from relay.spark.read.options import event_options
+from relay.spark.read.read_options import event_options
 from relay.spark.write.tasks import Written
 from relay.spark.write.writers import BatchWriter
 

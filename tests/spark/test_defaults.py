@@ -16,8 +16,8 @@ from relay.spark.read.snapshots import exported_snapshot
 from relay.spark.source import OutboxDataSource
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import ColumnKind, Columns
-from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.tasks import Batches, Task
+from relay.spark.write.write_options import Commit, WriteOptions
 from relay.spark.write.writers import BatchWriter
 from tests.spark.plain import save
 from tests.spark.write.test_runs import Staging, waits_for_a_transaction

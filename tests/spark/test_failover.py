@@ -24,12 +24,12 @@ from relay.spark.connection import connect
 from relay.spark.jobs.archive.delete import Removal
 from relay.spark.jobs.archive.lock import ArchiveLock
 from relay.spark.read.fields import OUTBOX, fields_of, schema_of
-from relay.spark.read.options import TableOptions
+from relay.spark.read.read_options import TableOptions
 from relay.spark.read.reader import Source, TableReader, reader_of
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import ColumnKind, Columns
-from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.tasks import Batches, Task, Written
+from relay.spark.write.write_options import Commit, WriteOptions
 from relay.spark.write.writers import BatchWriter
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database

@@ -14,7 +14,7 @@ from relay.brokers.rabbitmq.options import RabbitOptions
 from relay.brokers.redis.options import RedisOptions
 from relay.core.backoff import RetryPolicy
 from relay.deliverylog.log_options import RecorderOptions
-from relay.engine.options import EngineOptions
+from relay.engine.engine_options import EngineOptions
 from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.sql import TableName
 from relay.settings.settings import Settings

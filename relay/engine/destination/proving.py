@@ -1,7 +1,7 @@
 """Several destinations of which some have proofs: exactly once for those, at least once for the others.
 
 A proof speaks for the destination that it was left at. Of an event for several it is one copy's: the finder of its
-expired lease writes that destination down and has the event sent to the others (``relay.engine.finding``).
+expired lease writes that destination down and has the event sent to the others (``relay.engine.expired_leases``).
 """
 
 from __future__ import annotations

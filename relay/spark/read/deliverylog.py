@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from relay.spark.read.fields import DELIVERIES, fields_of, schema_of
-from relay.spark.read.options import delivery_options
+from relay.spark.read.read_options import delivery_options
 from relay.spark.read.reader import Source, TableReader, reader_of
 
 _KEY: Final = "time"

@@ -28,7 +28,7 @@ from relay.spark.connection import Wait, closing, connect, transaction
 from relay.spark.read.copyout import portions
 from relay.spark.read.decode import decode
 from relay.spark.read.fields import EVENTS, Field, arrow_schema, requested_fields, schema_of
-from relay.spark.read.options import EventOptions
+from relay.spark.read.read_options import EventOptions
 
 _PAGE_EVENTS: Final = 10_000
 _EVENTS_WORTH_A_TASK: Final = 2_000

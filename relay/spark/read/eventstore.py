@@ -17,7 +17,7 @@ from relay.spark.read.eventreader import EventReader
 from relay.spark.read.events import Events
 from relay.spark.read.eventstream import EventStream
 from relay.spark.read.fields import EVENTS, fields_of, schema_of
-from relay.spark.read.options import event_options
+from relay.spark.read.read_options import event_options
 
 _SINCE_4_2: Final = "pyspark.sql.streaming.datasource"
 

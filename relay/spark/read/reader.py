@@ -24,8 +24,8 @@ from relay.spark.read.copyout import portions
 from relay.spark.read.decode import decode
 from relay.spark.read.fields import Field, arrow_schema, requested_fields
 from relay.spark.read.filters import Conditions, FilterTable, Values
-from relay.spark.read.options import TableOptions
 from relay.spark.read.ranges import Range, by_key, by_page
+from relay.spark.read.read_options import TableOptions
 from relay.spark.read.snapshots import adopt_snapshot, share_snapshots
 from relay.spark.read.statements import parameters_of, read_statement
 

@@ -25,10 +25,10 @@ from relay.postgres.sql import TableName
 from relay.spark.connection import DEFAULT_MAX_WAIT, Wait, connect, persist, transaction
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 from relay.spark.write.epochs import Committed, Run, check_rows, committed_version
-from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.repeats import warn_unchecked
 from relay.spark.write.staging import Staged, clean, drop_staging, insert_staged
 from relay.spark.write.table import prepare_table
+from relay.spark.write.write_options import Commit, WriteOptions
 
 _log = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from relay.spark.write.epochs import Run
 from relay.spark.write.frames import Frame, Framer
 from relay.spark.write.identity import job_namespace
 from relay.spark.write.load import Counted, DirectLoad, load_staging
-from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.runs import open_run
+from relay.spark.write.write_options import Commit, WriteOptions
 
 Batches = Iterator[pa.RecordBatch]
 ArrowStream: TypeAlias = bytes

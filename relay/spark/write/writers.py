@@ -26,10 +26,10 @@ from relay.spark.write.columns import Columns
 from relay.spark.write.epochs import Run, check_rows, normal_location
 from relay.spark.write.frames import LARGEST_SUM, Frame
 from relay.spark.write.liveness import this_driver
-from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.runs import abort_run, begin_run, commit_run, prepare
 from relay.spark.write.staging import Staged
 from relay.spark.write.tasks import ArrowStream, Task, Written, current_task, stream_run
+from relay.spark.write.write_options import Commit, WriteOptions
 
 _log = logging.getLogger(__name__)
 

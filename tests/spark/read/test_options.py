@@ -8,8 +8,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName
 from relay.spark import OutboxDataSource
-from relay.spark.read.options import outbox_options
 from relay.spark.read.ranges import between, by_page
+from relay.spark.read.read_options import outbox_options
 from relay.spark.read.reader import FilteringReader, TableReader
 from relay.spark.read.statements import copy_out, read_statement
 

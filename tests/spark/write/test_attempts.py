@@ -22,10 +22,10 @@ from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import ColumnKind, Columns
 from relay.spark.write.epochs import Run
 from relay.spark.write.liveness import this_driver
-from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.runs import commit_run, open_run
 from relay.spark.write.staging import Staged
 from relay.spark.write.tasks import Batches, Task, Written
+from relay.spark.write.write_options import Commit, WriteOptions
 from tests.spark.ledger import staging_tables
 from tests.support.fixtures.outbox import Outbox
 from tests.support.waiting import wait_until

@@ -8,8 +8,8 @@ import pytest
 
 from relay.core.errors import ConfigError
 from relay.postgres.url import check_url
-from relay.spark.read.options import outbox_options
-from relay.spark.write.options import Commit, WriteOptions, write_options
+from relay.spark.read.read_options import outbox_options
+from relay.spark.write.write_options import Commit, WriteOptions, write_options
 
 URL = "postgresql://user:s3cret@host/db"
 

@@ -10,8 +10,8 @@ import pytest
 from relay.core.errors import SchemaError, StorageError
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import ColumnKind, Columns
-from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.tasks import Task
+from relay.spark.write.write_options import Commit, WriteOptions
 from relay.spark.write.writers import BatchWriter
 from tests.spark.ledger import runs
 from tests.support.fixtures.outbox import Outbox

@@ -11,7 +11,7 @@ import pytest
 from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName
 from relay.spark.setup import setup
-from relay.spark.write.options import WriteOptions
+from relay.spark.write.write_options import WriteOptions
 from relay.spark.write.writers import BatchWriter
 from tests.spark import plain
 from tests.spark.ledger import runs

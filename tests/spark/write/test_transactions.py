@@ -14,9 +14,9 @@ from relay.spark import run_summary
 from relay.spark.connection import connect
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import ColumnKind, Columns
-from relay.spark.write.options import Commit, WriteOptions, write_options
 from relay.spark.write.runs import abort_run
 from relay.spark.write.tasks import Batches, Task
+from relay.spark.write.write_options import Commit, WriteOptions, write_options
 from relay.spark.write.writers import BatchWriter
 from tests.spark import plain
 from tests.spark.ledger import runs

@@ -13,8 +13,8 @@ from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 from relay.spark.write import writers
 from relay.spark.write.columns import ColumnKind, Columns
 from relay.spark.write.epochs import Run
-from relay.spark.write.options import Commit, WriteOptions
 from relay.spark.write.tasks import job_of, partition_space
+from relay.spark.write.write_options import Commit, WriteOptions
 from relay.spark.write.writers import StreamWriter
 
 COLUMNS = Columns(payload=0, payload_kind=ColumnKind.text)

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.system.mutants.mutant import Mutant
 
-_FINDING = "tests/engine/test_finding.py"
+_FINDING = "tests/engine/test_expired_leases.py"
 _SENDING = "tests/brokers/kafka/test_transactions.py"
 _READING = "tests/brokers/kafka/test_proofs.py"
 _PINNED = "tests/engine/test_pinned.py"
@@ -15,14 +15,14 @@ _HISTORIES = "tests/system/simulation/test_transactions.py"
 PROOFS: Final = (
     Mutant(
         "a proven event is reaped without asking",
-        "relay/engine/finding.py",
+        "relay/engine/expired_leases.py",
         'rest = [row for row in asked if proven.get(row) != ""]',
         "rest = asked",
         (f"{_FINDING}::test_a_proven_row_that_the_database_refuses_is_not_reaped_and_holds_up_no_other",),
     ),
     Mutant(
         "proofs are read of a holder that was not ended",
-        "relay/engine/finding.py",
+        "relay/engine/expired_leases.py",
         "            await self._proofs.end_holder(holder)",
         "            pass",
         (f"{_FINDING}::test_the_holder_is_ended_before_proofs_are_read_and_once",),
@@ -46,7 +46,7 @@ PROOFS: Final = (
     ),
     Mutant(
         "an event without a proof is settled",
-        "relay/engine/finding.py",
+        "relay/engine/expired_leases.py",
         'await self._settle([row for row in asked if proven.get(row) == ""])',
         "await self._settle(asked)",
         (f"{_FINDING}::test_what_is_proven_is_delivered_and_the_rest_is_reaped",),

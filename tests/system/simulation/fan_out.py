@@ -19,7 +19,7 @@ from relay.engine.destination.drops import Drops
 from relay.engine.destination.pace import TokenBucket
 from relay.engine.destination.proving import several
 from relay.engine.destination.several import NO_PACES
-from relay.engine.options import EngineOptions
+from relay.engine.engine_options import EngineOptions
 from relay.outbox.outbox_options import KeyOrder
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.template import read_template

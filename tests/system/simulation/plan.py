@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Status
-from relay.engine.options import EngineOptions
+from relay.engine.engine_options import EngineOptions
 from relay.outbox.outbox_options import KeyOrder
 from tests.support.options import engine_options
 from tests.system.simulation import database_faults as database

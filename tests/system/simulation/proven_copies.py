@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from relay.core.event import EventId, Status
 from relay.core.ports import Publisher
-from relay.engine.options import EngineOptions
+from relay.engine.engine_options import EngineOptions
 from tests.system.simulation import faults as f
 from tests.system.simulation.broker import Broker, Client
 from tests.system.simulation.fan_out import BOTH, AtAudit, FanOutLedger, FanOutWorld

@@ -46,7 +46,7 @@ def test_a_proof_of_one_copy_that_settles_the_event_is_found(monkeypatch: pytest
 
 def test_a_proof_of_one_copy_that_is_not_written_down_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = "{row.event_id: proven[row] for row in rest if row in proven}"
-    mutate(monkeypatch, "relay.engine.finding", rule, "{}")
+    mutate(monkeypatch, "relay.engine.expired_leases", rule, "{}")
     assert any("seen twice" in one for one in violations(0, _MANY))
 
 

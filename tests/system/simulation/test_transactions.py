@@ -46,17 +46,17 @@ def test_histories_have_all_that_matters() -> None:
 
 def test_an_event_without_a_proof_that_is_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     rule, broken = 'await self._settle([row for row in asked if proven.get(row) == ""])', "await self._settle(asked)"
-    mutate(monkeypatch, "relay.engine.finding", rule, broken)
+    mutate(monkeypatch, "relay.engine.expired_leases", rule, broken)
     assert "DELIVERED without an acknowledgement" in next(violations(0, _MANY))
 
 
 def test_a_lease_that_is_reaped_without_asking_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutate(monkeypatch, "relay.engine.finding", "await self._proofs.proven(asked) if asked else {}", "{}")
+    mutate(monkeypatch, "relay.engine.expired_leases", "await self._proofs.proven(asked) if asked else {}", "{}")
     assert "seen twice" in next(violations(0, _MANY))
 
 
 def test_asking_without_ending_the_holder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutate(monkeypatch, "relay.engine.finding", "await self._proofs.end_holder(holder)", "pass")
+    mutate(monkeypatch, "relay.engine.expired_leases", "await self._proofs.end_holder(holder)", "pass")
     assert "seen twice" in next(violations(41, _MANY))
 
 

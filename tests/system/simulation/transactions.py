@@ -1,7 +1,7 @@
 """Histories with exactly once: a broker with transactions and proofs, and relays that find what others have left.
 
-The relay's part is the engine's (``relay.engine.finding``, the leases of a batch). No event may be seen twice by a
-reader of committed messages, none may be DELIVERED unseen, and none that was seen may end otherwise. In order per key
+The relay's part is the engine's (``relay.engine.expired_leases``, the leases of a batch). No event may be seen twice by
+a reader of committed messages, none may be DELIVERED unseen, and none that was seen may end otherwise. In order per key
 each is seen behind those before it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from relay.core.event import EventId, Status
 from relay.core.ports import Publisher
 from relay.core.proofs import LeasedRow
-from relay.engine.options import EngineOptions
+from relay.engine.engine_options import EngineOptions
 from relay.outbox.outbox_options import KeyOrder
 from tests.support.doubles.asked_storage import AskedMemoryOutbox
 from tests.support.doubles.memory_storage import MemoryRow

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from relay.core.ports import OptionalParts, Publisher
 from relay.core.status import Exposition
-from relay.engine.options import EngineOptions
+from relay.engine.engine_options import EngineOptions
 from relay.engine.relay import Relay
 from relay.engine.status import RelayStatus
 from relay.outbox.pausewatch import OutboxPauses

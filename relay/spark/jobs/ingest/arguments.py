@@ -23,7 +23,7 @@ from relay.spark.jobs.arguments import (
     texts,
 )
 from relay.spark.optionparser import DEFAULT_CONNECTIONS, MOST_CONNECTIONS
-from relay.spark.write.options import DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS, Commit
+from relay.spark.write.write_options import DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS, Commit
 
 _source = partial(option, group="the source")
 _event = partial(option, group="the events")

@@ -25,8 +25,8 @@ from relay.spark.jobs.program import print_result, report_progress, run_job, tas
 from relay.spark.jobs.session import open_session
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.observed import OBSERVATION, show_counts, show_run
-from relay.spark.write.options import write_options
 from relay.spark.write.runs import stream_summary
+from relay.spark.write.write_options import write_options
 
 
 def _work(job: IngestArguments) -> int:

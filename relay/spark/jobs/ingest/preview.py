@@ -14,7 +14,7 @@ from relay.spark.write.columns import Columns, read_columns
 from relay.spark.write.frames import Framer
 from relay.spark.write.identity import as_binary, job_namespace
 from relay.spark.write.jsontext import json_column
-from relay.spark.write.options import WriteOptions
+from relay.spark.write.write_options import WriteOptions
 
 ROWS = 10
 

@@ -13,7 +13,7 @@ from relay.core.outcome import OutcomeSink
 from relay.core.proofs import HeldLeases, LeasedRow, Proofs, Proven
 from relay.core.telemetry import RelayState
 from relay.engine.context import EngineContext
-from relay.engine.finding import Finder
+from relay.engine.expired_leases import Finder
 from tests.support.doubles.asked_storage import AskedMemoryOutbox
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.memory_storage import MemoryRow, MemoryTable
