@@ -17,9 +17,9 @@ from relay.deliverylog import open_delivery_log
 from relay.inbox.table import create
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import DEFAULT_INBOX, TableName
+from tests.console.serving import serving
 from tests.console.stocking import STREAM, TENANT, stock_store
 from tests.deliverylog.making import BASE, entry, event
-from tests.support.console import ConsoleProcess
 from tests.support.fixtures.outbox import Outbox, give_rights
 from tests.support.fixtures.postgres import create_database, drop_database
 from tests.support.waiting import wait_until
@@ -138,8 +138,7 @@ def examples_console(admin_url: str) -> Iterator[str]:
     create(outbox.owner_url, TableName(DEFAULT_INBOX), ["dead-letters"])
     _fill_outbox(outbox)
     _set_aside(outbox)
-    with ConsoleProcess(outbox.url_of("console"), DELIVERY_LOG_URL=outbox.url) as console:
-        address = console.wait_ready().address
+    with serving(outbox.url_of("console"), DELIVERY_LOG_URL=outbox.url) as address:
         _record_changes(outbox, address)
         yield address
     drop_database(outbox.database)

@@ -16,9 +16,9 @@ from relay.deliverylog import open_delivery_log
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from tests.console.access.making import tokens_file
+from tests.console.serving import serving
 from tests.console.stocking import STREAM, TENANT, stock_store
 from tests.deliverylog.making import entry, event, ms
-from tests.support.console import ConsoleProcess
 from tests.support.daemon import Daemon
 from tests.support.fixtures.outbox import Outbox, give_rights
 from tests.support.fixtures.postgres import create_database, drop_database
@@ -99,10 +99,10 @@ class Scene:
     """What the pictures are taken of."""
 
     outbox: Outbox
-    console: ConsoleProcess
-    """Open to everybody, who is admin."""
-    guarded: ConsoleProcess
-    """Asks for a login, with every way that exists."""
+    console: str
+    """The address of the one that is open to everybody, who is admin."""
+    guarded: str
+    """The address of the one that asks for a login, with every way that exists."""
 
 
 def pages_of(outbox: Outbox) -> dict[str, str]:
@@ -200,7 +200,7 @@ def scene(admin_url: str, events: int = 10_000, *, ugly: bool = False) -> Iterat
             "CONSOLE_OIDC_CLIENT_SECRET": "x" * 32,
         }
         url = outbox.url_of("console")
-        console = stack.enter_context(ConsoleProcess(url, DELIVERY_LOG_URL=outbox.url))
-        guarded = stack.enter_context(ConsoleProcess(url, DELIVERY_LOG_URL=outbox.url, **access))
-        yield Scene(outbox, console.wait_ready(), guarded.wait_ready())
+        console = stack.enter_context(serving(url, DELIVERY_LOG_URL=outbox.url))
+        guarded = stack.enter_context(serving(url, DELIVERY_LOG_URL=outbox.url, **access))
+        yield Scene(outbox, console, guarded)
     drop_database(outbox.database)

@@ -86,11 +86,11 @@ def pause_one(page: Page, address: str) -> None:
 def take_all(browser: Browser, shown: Scene, folder: Path) -> None:
     """Every page, and the login page."""
     folder.mkdir(parents=True, exist_ok=True)
-    change = replay_some(browser, shown.console.address)
-    pause_one(browser.new_page(), shown.console.address)
-    take(browser, shown.console.address, {**pages_of(shown.outbox), "change": change}, folder)
-    take(browser, shown.guarded.address, {"login": "/login"}, folder)
-    take_refusals(browser, shown.guarded.address, folder)
+    change = replay_some(browser, shown.console)
+    pause_one(browser.new_page(), shown.console)
+    take(browser, shown.console, {**pages_of(shown.outbox), "change": change}, folder)
+    take(browser, shown.guarded, {"login": "/login"}, folder)
+    take_refusals(browser, shown.guarded, folder)
 
 
 def main() -> None:
@@ -101,7 +101,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with PostgresServer() as postgres, scene(postgres.url, ugly=not arguments.readme) as shown, chromium() as browser:
         if arguments.readme:
-            take_for_readme(browser, shown.console.address)
+            take_for_readme(browser, shown.console)
         else:
             take_all(browser, shown, arguments.folder)
 

@@ -5,7 +5,6 @@ The sixth, a key that is held, comes twice: by a dead event, and by one that is 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -13,19 +12,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import redis
-import uvicorn
 
-from relay.console.app import build_console
 from relay.core.pause import PauseScope, PauseTarget
-from relay.localservers.process import free_port
 from relay.outbox.admin.pause import pause
 from relay.postgres.sql import TableName
-from relay.settings.settings import Settings
+from tests.console.serving import serving
 from tests.support.daemon import Daemon
 from tests.support.fixtures.database import Database
 from tests.support.fixtures.outbox import Outbox, Row, extended
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
-from tests.support.waiting import patience, wait_until
+from tests.support.waiting import wait_until
 
 EXTENSIONS: Final = ("console", "pause", "fleet", "series", "key-order")
 INTERVALS: Final = {"HEALTH_CHECK_INTERVAL": "500ms", "PUBLISHER_CONNECT_RETRY_INTERVAL": "500ms"}
@@ -165,22 +161,6 @@ SITUATIONS: Final[tuple[Callable[[Situation], None], ...]] = (
     refused,
     many_dead,
 )
-
-
-@contextmanager
-def serving(url: str) -> Iterator[str]:
-    """A console in this process, in a thread of its own: its address. A process for each takes seconds to start."""
-    port = free_port()
-    app = build_console(Settings.from_env({"STORAGE_URL": url}))
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, lifespan="on"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    wait_until(lambda: server.started, what="the console to listen")
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(patience())
 
 
 @contextmanager

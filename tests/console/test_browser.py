@@ -10,9 +10,10 @@ import pytest
 import redis
 from playwright.sync_api import Browser, Page, expect
 
+from tests.console.serving import serving
 from tests.console.stocking import STREAM, TENANT, stock_log, stock_store
 from tests.outbox.admin.filling import fill_aged
-from tests.support.console import ConsoleProcess, watched
+from tests.support.console import watched
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row, give_rights
 from tests.support.waiting import DEADLINE, patience, wait_until
@@ -25,21 +26,21 @@ _HURRY = """addEventListener("DOMContentLoaded", () => {
 
 
 @pytest.fixture
-def console(recorded: Outbox) -> Iterator[ConsoleProcess]:
-    """The console's process on the outbox."""
-    with ConsoleProcess(recorded.url_of("console")) as process:
-        yield process.wait_ready()
+def console(recorded: Outbox) -> Iterator[str]:
+    """The address of a console on the outbox."""
+    with serving(recorded.url_of("console")) as address:
+        yield address
 
 
 @pytest.fixture
-def stocked(recorded: Outbox) -> Iterator[ConsoleProcess]:
-    """The console's process, with a delivery log and an event store in the outbox's database."""
+def stocked(recorded: Outbox) -> Iterator[str]:
+    """The address of a console with a delivery log and an event store in the outbox's database."""
     stock_log(recorded.url)
     stock_store(recorded.url)
     with recorded.database.connect() as connection:
         give_rights(connection)
-    with ConsoleProcess(recorded.url_of("console"), DELIVERY_LOG_URL=recorded.url_of("console")) as process:
-        yield process.wait_ready()
+    with serving(recorded.url_of("console"), DELIVERY_LOG_URL=recorded.url_of("console")) as address:
+        yield address
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def test_a_group_of_dead_letters_is_found_replayed_and_arrives_at_the_broker(
-    recorded: Outbox, console: ConsoleProcess, page: Page, daemon: StartDaemon, redis_url: str
+    recorded: Outbox, console: str, page: Page, daemon: StartDaemon, redis_url: str
 ) -> None:
     stream = recorded.database.name
     fill_aged(recorded, "DEAD", 30)
@@ -63,7 +64,7 @@ def test_a_group_of_dead_letters_is_found_replayed_and_arrives_at_the_broker(
     )
     daemon(PUBLISHER_TYPE="redis", PUBLISHER_URL=redis_url).wait_ready()
     complaints = watched(page)
-    page.goto(console.address)
+    page.goto(console)
     expect(page.get_by_text("30 events are dead")).to_be_visible()
     page.keyboard.press("/")
     page.wait_for_url("**/events")
@@ -91,9 +92,9 @@ _ASK = "poll(); htmx.trigger(followed(), 'live')"
 """What the timer does, and what a script may do: neither sends anything while the page is stopped."""
 
 
-def read_again(console: ConsoleProcess) -> None:
+def read_again(console: str) -> None:
     """Make the console's readings old, as every request does that may have changed something; they rest for seconds."""
-    httpx.post(f"{console.address}/nothing", timeout=patience(DEADLINE))
+    httpx.post(f"{console}/nothing", timeout=patience(DEADLINE))
 
 
 def polls(page: Page, count: int) -> None:
@@ -102,9 +103,9 @@ def polls(page: Page, count: int) -> None:
 
 
 def test_the_overview_follows_the_outbox_until_it_is_stopped_or_hidden(
-    recorded: Outbox, console: ConsoleProcess, page: Page
+    recorded: Outbox, console: str, page: Page
 ) -> None:
-    page.goto(console.address)
+    page.goto(console)
     expect(page.get_by_text("No relay is connected")).to_be_visible()
     fill_aged(recorded, "DEAD", 7)
     read_again(console)
@@ -133,9 +134,7 @@ def test_the_overview_follows_the_outbox_until_it_is_stopped_or_hidden(
     expect(page.get_by_text("9 events are dead")).to_be_visible()
 
 
-def test_a_poll_that_changes_nothing_leaves_focus_and_selection(
-    recorded: Outbox, console: ConsoleProcess, page: Page
-) -> None:
+def test_a_poll_that_changes_nothing_leaves_focus_and_selection(recorded: Outbox, console: str, page: Page) -> None:
     recorded.fill("t", 1)
     recorded.database.run("UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now() - interval '1 day'")
     recorded.database.run("UPDATE openoutbox_events SET status = 'DEAD', delivered_at = NULL, updated_at = now()")
@@ -144,7 +143,7 @@ def test_a_poll_that_changes_nothing_leaves_focus_and_selection(
     minute = -1.0
     while minute != time.time() // 60:  # the plot's minutes go on with the clock, which is a change
         minute = time.time() // 60
-        page.goto(console.address)
+        page.goto(console)
         statuses.clear()
         page.evaluate("""
             document.querySelector('main [data-live] a').focus();
@@ -165,10 +164,10 @@ def test_a_poll_that_changes_nothing_leaves_focus_and_selection(
     ids=["focus", "selection"],
 )
 def test_a_change_waits_while_its_part_has_the_focus_or_a_selection(
-    recorded: Outbox, console: ConsoleProcess, page: Page, holds: str
+    recorded: Outbox, console: str, page: Page, holds: str
 ) -> None:
     fill_aged(recorded, "DEAD", 1)
-    page.goto(f"{console.address}/types")
+    page.goto(f"{console}/types")
     page.evaluate(holds)
     before = page.locator("main [data-live] tbody").inner_text()
     recorded.fill("another-type", 1)
@@ -181,13 +180,11 @@ def test_a_change_waits_while_its_part_has_the_focus_or_a_selection(
     expect(page.locator("#live-state")).to_be_empty()
 
 
-def test_times_are_absolute_in_utc_or_local_by_choice(
-    recorded: Outbox, console: ConsoleProcess, browser: Browser
-) -> None:
+def test_times_are_absolute_in_utc_or_local_by_choice(recorded: Outbox, console: str, browser: Browser) -> None:
     [id_] = recorded.insert([Row("t", b"{}")])
     recorded.database.run("UPDATE openoutbox_events SET created_at = '2026-07-01 22:30:15+00'")
     page = browser.new_context(timezone_id="Asia/Kolkata").new_page()
-    page.goto(f"{console.address}/events/{id_}")
+    page.goto(f"{console}/events/{id_}")
     created = page.get_by_role("listitem").filter(has_text="Created")
     expect(created).to_contain_text("2026-07-01 22:30:15")
     expect(created).to_contain_text(" ago")
@@ -199,8 +196,8 @@ def test_times_are_absolute_in_utc_or_local_by_choice(
     page.context.close()
 
 
-def test_a_live_page_says_when_it_is_not_up_to_date(recorded: Outbox, console: ConsoleProcess, page: Page) -> None:
-    page.goto(f"{console.address}/types")
+def test_a_live_page_says_when_it_is_not_up_to_date(recorded: Outbox, console: str, page: Page) -> None:
+    page.goto(f"{console}/types")
     recorded.database.run("ALTER TABLE openoutbox_events RENAME TO elsewhere")
     read_again(console)
     expect(page.get_by_role("status")).to_contain_text("there is no table openoutbox_events")
@@ -208,11 +205,9 @@ def test_a_live_page_says_when_it_is_not_up_to_date(recorded: Outbox, console: C
     expect(page.get_by_role("status")).to_be_empty()
 
 
-def test_a_type_is_paused_and_resumed(
-    recorded: Outbox, console: ConsoleProcess, page: Page, daemon: StartDaemon
-) -> None:
+def test_a_type_is_paused_and_resumed(recorded: Outbox, console: str, page: Page, daemon: StartDaemon) -> None:
     relay = daemon(PUBLISHER_TYPE="null", RELAY_ID="relay-7").wait_ready()
-    page.goto(f"{console.address}/fleet")
+    page.goto(f"{console}/fleet")
     page.get_by_label("Type or prefix").fill("t")
     page.get_by_label("Reason").fill("repair")
     page.get_by_role("button", name="Pause").click()
@@ -229,9 +224,9 @@ def test_a_type_is_paused_and_resumed(
     wait_until(lambda: recorded.counts() == {"DELIVERED": 2}, what="the delivery")
 
 
-def test_a_failed_attempt_is_found_with_its_response(stocked: ConsoleProcess, page: Page) -> None:
+def test_a_failed_attempt_is_found_with_its_response(stocked: str, page: Page) -> None:
     complaints = watched(page)
-    page.goto(stocked.address)
+    page.goto(stocked)
     page.keyboard.press("g")
     page.keyboard.press("l")
     page.wait_for_url("**/log")
@@ -250,8 +245,8 @@ def test_a_failed_attempt_is_found_with_its_response(stocked: ConsoleProcess, pa
     assert complaints == []
 
 
-def test_a_stream_is_found_from_its_tenant(stocked: ConsoleProcess, page: Page) -> None:
-    page.goto(f"{stocked.address}/store")
+def test_a_stream_is_found_from_its_tenant(stocked: str, page: Page) -> None:
+    page.goto(f"{stocked}/store")
     expect(page.get_by_role("row").filter(has_text="balances")).to_contain_text("no holder")
     page.get_by_role("link", name=str(TENANT)).click()
     page.get_by_role("link", name=str(STREAM)).click()

@@ -10,8 +10,9 @@ import redis
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.console.access.making import token, tokens_file
+from tests.console.serving import serving
 from tests.outbox.admin.filling import fill_aged
-from tests.support.console import ConsoleProcess, watched
+from tests.support.console import watched
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox, Row, give_rights
 from tests.support.waiting import DEADLINE, patience, wait_until
@@ -20,11 +21,11 @@ _OPERATOR = "operator-token"
 
 
 @pytest.fixture
-def console(recorded: Outbox, tmp_path: Path) -> Iterator[ConsoleProcess]:
-    """The console's process, which asks for a login."""
+def console(recorded: Outbox, tmp_path: Path) -> Iterator[str]:
+    """The address of a console that asks for a login."""
     log = recorded.url_of("console")
-    with ConsoleProcess(log, CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)), DELIVERY_LOG_URL=log) as process:
-        yield process.wait_ready()
+    with serving(log, CONSOLE_TOKENS_FILE=str(tokens_file(tmp_path)), DELIVERY_LOG_URL=log) as address:
+        yield address
 
 
 def logged_in(browser: Browser, address: str, scripts: bool = True) -> Page:
@@ -53,7 +54,7 @@ def _leave(page: Page, link: Locator) -> None:
 
 
 def test_an_event_shows_every_attempt_and_is_replayed_when_the_cause_is_gone(
-    recorded: Outbox, console: ConsoleProcess, browser: Browser, daemon: StartDaemon, redis_url: str
+    recorded: Outbox, console: str, browser: Browser, daemon: StartDaemon, redis_url: str
 ) -> None:
     stream = recorded.database.name
     with redis.Redis.from_url(redis_url) as client:
@@ -65,9 +66,9 @@ def test_an_event_shows_every_attempt_and_is_replayed_when_the_cause_is_gone(
         wait_until(lambda: recorded.counts() == {"DEAD": 1}, what="the death")
         with recorded.database.connect() as connection:
             give_rights(connection)  # on the log's tables, which the relay has made
-        page = logged_in(browser, console.address)
+        page = logged_in(browser, console)
         complaints = watched(page)
-        page.goto(f"{console.address}/events/{event}")
+        page.goto(f"{console}/events/{event}")
         expect(page.get_by_text("the payload")).to_be_visible()
         attempts = page.get_by_role("region", name="Attempts").locator("tbody tr")
         expect(attempts).to_have_count(1)
@@ -78,7 +79,7 @@ def test_an_event_shows_every_attempt_and_is_replayed_when_the_cause_is_gone(
         wait_until(lambda: client.xlen(stream) == 1, what="the message")
         wait_until(lambda: relay.metric("openoutbox_log_written_total") == 2, what="the second attempt in the log")
         client.delete(stream)
-    page.goto(f"{console.address}/events/{event}")
+    page.goto(f"{console}/events/{event}")
     expect(page.get_by_text("DELIVERED", exact=True)).to_be_visible()
     expect(attempts).to_have_count(2)
     expect(attempts.first).to_contain_text("success")
@@ -88,7 +89,7 @@ def test_an_event_shows_every_attempt_and_is_replayed_when_the_cause_is_gone(
 
 
 def test_every_change_is_made_without_scripts_and_recorded_with_its_name(
-    recorded: Outbox, console: ConsoleProcess, browser: Browser
+    recorded: Outbox, console: str, browser: Browser
 ) -> None:
     fill_aged(recorded, "DEAD", 80)
     recorded.database.run("UPDATE openoutbox_events SET event_type = 't', last_error = 'E: x'")
@@ -97,13 +98,13 @@ def test_every_change_is_made_without_scripts_and_recorded_with_its_name(
     recorded.database.run(
         "UPDATE openoutbox_events SET available_at = now() + interval '1 day' WHERE event_type = 'waiting'"
     )
-    page = logged_in(browser, console.address, scripts=False)
+    page = logged_in(browser, console, scripts=False)
     _change_one_event(page)
     _change_many(page)
     _pause_and_resume(page)
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-    page.goto(f"{console.address}/events")
+    page.goto(f"{console}/events")
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
     rows = recorded.database.run("SELECT action, changed_by, reason FROM openoutbox_changes ORDER BY started_at")
     assert [(action, reason) for action, _, reason in rows] == [
@@ -170,15 +171,15 @@ def _pause_and_resume(page: Page) -> None:
 
 
 @pytest.mark.parametrize("by", ["an ended login", "a login in another tab"])
-def test_a_form_survives_its_login(recorded: Outbox, console: ConsoleProcess, browser: Browser, by: str) -> None:
+def test_a_form_survives_its_login(recorded: Outbox, console: str, browser: Browser, by: str) -> None:
     [event] = recorded.insert([Row("t", b"{}")])
-    page = logged_in(browser, console.address)
-    page.goto(f"{console.address}/events/{event}")
+    page = logged_in(browser, console)
+    page.goto(f"{console}/events/{event}")
     page.get_by_label("Reason").fill('partner\'s wish, "as agreed" & more')
     page.context.clear_cookies()
     if by == "a login in another tab":
         other = page.context.new_page()
-        other.goto(f"{console.address}/logins")
+        other.goto(f"{console}/logins")
         other.get_by_label("Token").fill(token(_OPERATOR))
         _leave(other, other.get_by_role("button"))
     _leave(page, page.get_by_role("button", name="Bury"))

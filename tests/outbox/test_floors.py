@@ -338,6 +338,13 @@ class History:
             connection.close()
 
 
+def insert_held(outbox: Outbox, first: int) -> None:
+    """One event of each of 400 keys."""
+    with outbox.database.connect() as connection:
+        values = [{"key": f"held {n}", "age": 0.02, "first": first + n, "count": 1} for n in range(400)]
+        connection.cursor().executemany(INSERT, values)
+
+
 async def test_going_from_key_to_key_rests_and_claims_look_further_meanwhile(
     outbox: Outbox, storage: PostgresOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,11 +359,9 @@ async def test_going_from_key_to_key_rests_and_claims_look_further_meanwhile(
         return await walked(*arguments)
 
     monkeypatch.setattr(OrderedClaim, "_walked", counted)
-    for number in range(400):
-        insert(outbox, number, key=f"held {number}", age=0.02)
+    insert_held(outbox, 0)
     assert sum([len((await storage.claim(400, 2**30)).events) for _ in range(4)]) == 400
-    for number in range(400):
-        insert(outbox, 1000 + number, key=f"held {number}", age=0.02)
+    insert_held(outbox, 1000)
     brought = 0
     for number in range(2):
         insert(outbox, number, key=f"free {number}", age=0.01)
