@@ -1,21 +1,52 @@
-"""What ``benchmarks.growth`` measures, its table, and what it says about a larger database."""
+"""What ``benchmarks.growth`` measures, its tables, and what it says about a larger database."""
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Final
 
-_SERIES = {
-    "batch 100": "relays",
-    "batch 1000": "batch",
-    "batch 1000, ON_DELIVERED=delete": "delete",
-    "batch 1000, a table for each relay": "tables",
+SERIES: Final = {
+    "relays": "batch 100",
+    "batch": "batch 1000",
+    "delete": "batch 1000, ON_DELIVERED=delete",
 }
-_NEARLY = 0.95  # of the most events/s: more relays are not worth their cost
-_HEAD = (
-    "| series | relays | tables | batch | on delivery | waiting rows | delivered rows | events/s "
-    "| relays' CPU us an event | PostgreSQL CPU us an event | WAL bytes an event |\n|" + "---|" * 11
+"""Those that vary the number of relays, and their labels."""
+PLACES: Final = {
+    "table": "one table",
+    "schema": "two tables of one database",
+    "database": "two databases of one server",
+    "server": "two servers",
+}
+"""Where the outboxes of two relays are, and their labels."""
+_CORES: Final = 16
+_NEARLY: Final = 0.95  # of the most events/s: more relays are not worth their cost
+_FIGURES: Final = (
+    "events_per_second",
+    "relay_microseconds",
+    "postgres_microseconds",
+    "wal_bytes",
+    "steal",
+    "others",
+)
+_HEADS: Final = (
+    "series",
+    "relays",
+    "tables",
+    "batch",
+    "on delivery",
+    "order",
+    "keys",
+    "waiting rows",
+    "delivered rows",
+    "events/s",
+    "relays' CPU us an event",
+    "PostgreSQL CPU us an event",
+    "WAL bytes an event",
+    "steal",
+    "other cores",
 )
 
 
@@ -30,8 +61,12 @@ class Growth:
     delivered: int = 0
     """Rows delivered before, in each table."""
     tables: int = 1
+    place: str = "table"
+    """What each of several tables has of its own: a key of ``PLACES``."""
     batch: int = 100
     on_delivered: str = "keep"
+    ordering: str = "none"
+    keys: int = 1000
     events_per_second: float = 0.0
     relay_microseconds: float = 0.0
     """Of all relays together."""
@@ -43,12 +78,10 @@ class Growth:
 
 
 def medians(cells: Sequence[Growth]) -> list[Growth]:
-    """One cell for each that was measured, with the medians of its rounds."""
+    """One cell for each that was measured, with the medians of its rounds; of what disturbed them, the most."""
     groups: dict[Growth, list[Growth]] = {}
     for cell in cells:
-        figures = {"events_per_second", "relay_microseconds", "postgres_microseconds", "wal_bytes", "steal", "others"}
-        plan = Growth(**{name: value for name, value in asdict(cell).items() if name not in figures})
-        groups.setdefault(plan, []).append(cell)
+        groups.setdefault(_plan(cell), []).append(cell)
     return [
         replace(
             plan,
@@ -56,41 +89,70 @@ def medians(cells: Sequence[Growth]) -> list[Growth]:
             relay_microseconds=statistics.median(cell.relay_microseconds for cell in rounds),
             postgres_microseconds=statistics.median(cell.postgres_microseconds for cell in rounds),
             wal_bytes=statistics.median(cell.wal_bytes for cell in rounds),
+            steal=max((cell.steal for cell in rounds if cell.steal is not None), default=None),
+            others=max((cell.others for cell in rounds if cell.others is not None), default=None),
         )
         for plan, rounds in groups.items()
     ]
 
 
+def _plan(cell: Growth) -> Growth:
+    return Growth(**{name: value for name, value in asdict(cell).items() if name not in _FIGURES})
+
+
+def rounds(cells: Sequence[Growth]) -> str:
+    """How many rounds the medians are of, as a sentence."""
+    counts = Counter(map(_plan, cells))
+    most = max(counts.values())
+    fewer = sorted({max(cell.waiting, cell.delivered) for cell, number in counts.items() if number < most})
+    but = f", of fewer with {', '.join(f'{rows:,}' for rows in fewer)} rows" if fewer else ""
+    return f"Medians of {most} rounds{but}." if most > 1 else "One round."
+
+
+def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
 def table(cells: Sequence[Growth]) -> str:
     """Medians as Markdown."""
-    lines = [_HEAD]
+    rows = []
     for cell in medians(cells):
-        plan = f"{cell.series} | {cell.relays} | {cell.tables} | {cell.batch} | {cell.on_delivered}"
-        rows = f"{cell.waiting:,} | {cell.delivered:,} | {cell.events_per_second:,.0f}"
-        costs = f"{cell.relay_microseconds:.1f} | {cell.postgres_microseconds:.1f} | {cell.wal_bytes:,.0f}"
-        lines.append(f"| {plan} | {rows} | {costs} |")
-    return "\n".join(lines)
+        tables = f"{cell.tables}, each a {cell.place}"
+        plan = [cell.series, f"{cell.relays}", tables, f"{cell.batch}", cell.on_delivered, cell.ordering]
+        counts = [f"{number:,}" for number in (cell.keys, cell.waiting, cell.delivered)]
+        costs = [f"{cell.relay_microseconds:.1f}", f"{cell.postgres_microseconds:.1f}", f"{cell.wal_bytes:,.0f}"]
+        others = [f"{cell.steal or 0:.1%}", f"{cell.others or 0:.2f}"]
+        rows.append([*plan, *counts, f"{cell.events_per_second:,.0f}", *costs, *others])
+    return _rows(_HEADS, rows)
 
 
 def estimate(cells: Sequence[Growth], target: float = 100_000.0) -> str:
-    """What ``target`` events a second would take, as Markdown: every figure is one relay's, times the target."""
+    """What ``target`` events a second take, and how many 16 cores of PostgreSQL deliver, as Markdown.
+
+    Every figure is one relay's an event, times the events.
+    """
     known = {cell.series: cell for cell in medians(cells) if cell.relays <= 1}
-    lines = [
-        f"| at {target:,.0f} events/s | PostgreSQL cores | WAL MB/s | cores of the relays |",
-        "|---|---|---|---|",
-    ]
+    heads = [f"at {target:,.0f} events/s", "PostgreSQL cores", "WAL MB/s", "cores of the relays"]
+    heads += [f"events/s that fill {_CORES} cores of PostgreSQL, inserts included", "WAL MB/s then"]
+    rows = []
+    insert = known.get("insert")
     for label, series in (
         ("the application's inserts, one a transaction", "insert"),
-        ("claim and settle, batch 100", "relays"),
-        ("claim and settle, batch 1000", "batch"),
-        ("the same with ON_DELIVERED=delete", "delete"),
+        *((f"claim and settle, {label}", series) for series, label in SERIES.items()),
     ):
         if cell := known.get(series):
-            cores, wal, own = (
-                value * target / 1e6 for value in (cell.postgres_microseconds, cell.wal_bytes, cell.relay_microseconds)
-            )
-            lines.append(f"| {label} | {cores:.1f} | {wal:.0f} | {own:.1f} |")
-    return "\n".join(lines)
+            costs = (cell.postgres_microseconds, cell.wal_bytes, cell.relay_microseconds)
+            cores, wal, own = (value * target / 1e6 for value in costs)
+            full = ["", ""] if insert is None or cell is insert else _full(insert, cell)
+            rows.append([label, f"{cores:.1f}", f"{wal:.0f}", f"{own:.1f}", *full])
+    return _rows(heads, rows)
+
+
+def _full(insert: Growth, relay: Growth) -> list[str]:
+    """The events a second whose inserts and deliveries fill the cores, and their MB/s of log."""
+    pace = _CORES * 1e6 / (insert.postgres_microseconds + relay.postgres_microseconds)
+    return [f"{pace:,.0f}", f"{(insert.wal_bytes + relay.wal_bytes) * pace / 1e6:.0f}"]
 
 
 def knees(cells: Sequence[Growth]) -> str:
@@ -102,8 +164,8 @@ def knees(cells: Sequence[Growth]) -> str:
         "events/s with more relays, of one relay's",
         "PostgreSQL CPU an event with more relays, of one relay's",
     ]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for label, series in _SERIES.items():
+    rows = []
+    for series, label in SERIES.items():
         line = sorted((cell for cell in medians(cells) if cell.series == series), key=lambda cell: cell.relays)
         if len(line) < 2:
             continue
@@ -111,5 +173,25 @@ def knees(cells: Sequence[Growth]) -> str:
         enough = next(cell for cell in line if cell.events_per_second >= _NEARLY * most)
         pace, last = (cell.events_per_second / line[0].events_per_second for cell in (enough, line[-1]))
         cost = line[-1].postgres_microseconds / line[0].postgres_microseconds
-        lines.append(f"| {label} | {enough.relays} | {pace:.2f} | {last:.2f} ({line[-1].relays}) | {cost:.2f} |")
-    return "\n".join(lines)
+        rows.append([label, f"{enough.relays}", f"{pace:.2f}", f"{last:.2f} ({line[-1].relays})", f"{cost:.2f}"])
+    return _rows(heads, rows)
+
+
+def places(cells: Sequence[Growth]) -> str:
+    """What two relays deliver on one table and on two, as Markdown; empty where that was not measured."""
+    known = {(cell.place, cell.batch): cell for cell in medians(cells) if cell.series == "places"}
+    batches = sorted({batch for _, batch in known})
+    heads = ["two relays on"]
+    for batch in batches:
+        heads += [f"batch {batch}: events/s", "of one table's", "PostgreSQL CPU us an event"]
+    rows = []
+    for place, label in PLACES.items():
+        row = [label]
+        for batch in batches:
+            cell, one = known.get((place, batch)), known.get(("table", batch))
+            if cell and one:
+                pace = cell.events_per_second
+                row += [f"{pace:,.0f}", f"{pace / one.events_per_second:.2f}", f"{cell.postgres_microseconds:.1f}"]
+        if len(row) == len(heads):
+            rows.append(row)
+    return _rows(heads, rows) if batches else ""

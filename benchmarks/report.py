@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from matplotlib import pyplot as plt
 
 from benchmarks.disturbance import MOST_OTHERS, MOST_STEAL
 from benchmarks.drain_table import table
-from benchmarks.growth_table import Growth, estimate, knees
+from benchmarks.growth_plot import PICTURES, draw, lines
+from benchmarks.growth_table import Growth, estimate, knees, places, rounds
 from benchmarks.horizon_table import Cell as HorizonCell
 from benchmarks.horizon_table import draw_drain, draw_steady
 from benchmarks.latency import Latency
@@ -126,7 +128,26 @@ def _plot_scaling(times: list[dict[str, Any]]) -> None:
 
 def _growth(figures: dict[str, Any]) -> str:
     cells = [Growth(**cell) for cell in figures["cells"]]
-    return f"{_ran_on(figures)}{_beside(figures['cells'])}\n{knees(cells)}\n\n{estimate(cells)}\n"
+    quiet = _undisturbed(cells)
+    left_out = (
+        f"Left out as disturbed: {len(cells) - len(quiet)} of {len(cells)} drains."
+        if quiet
+        else "Every one was disturbed."
+    )
+    shown = quiet or cells
+    parts = [f"{_ran_on(figures)}{rounds(shown)} {left_out}\n{_beside([asdict(cell) for cell in shown])}"]
+    for name, grows in PICTURES.items():
+        if any(lines(shown, name).values()):
+            figure, axes = plt.subplots(1, 2, figsize=(9, 3))
+            draw(shown, name, axes)
+            _save(figure, name)
+            parts.append(f"![Pace and cost against {grows}](performance/{name}.svg)\n")
+    tables = (knees(shown), estimate(shown), places(shown))
+    return "\n".join([*parts, *(f"{one}\n" for one in tables if one)])
+
+
+def _undisturbed(cells: list[Growth]) -> list[Growth]:
+    return [cell for cell in cells if (cell.others or 0) <= MOST_OTHERS and (cell.steal or 0) <= MOST_STEAL]
 
 
 def _horizon(figures: dict[str, Any]) -> str:
@@ -166,7 +187,7 @@ def _summary() -> str:
     return summary(
         _counted(_figures("drain") or {"rounds": [], "cells": []}),
         [Latency(**run) for run in _figures("latency").get("runs", [])],
-        [cell for cell in growth if (cell.others or 0) <= MOST_OTHERS and (cell.steal or 0) <= MOST_STEAL],
+        _undisturbed(growth),
         [PeerRun(**run) for run in _figures("peers").get("runs", [])],
     )
 

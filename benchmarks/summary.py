@@ -102,8 +102,9 @@ def _relays(growth: Sequence[Growth]) -> str:
 def _sizes(growth: Sequence[Growth]) -> str:
     parts = []
     for series, label in (("delivered", "delivered before"), ("waiting", "waiting")):
-        sizes = [(getattr(cell, series), cell.postgres_microseconds) for cell in growth if cell.series == series]
-        parts += [f"{cost:.0f} us of PostgreSQL's CPU an event with {rows:,} {label}" for rows, cost in sorted(sizes)]
+        sizes = sorted((getattr(cell, series), cell.postgres_microseconds) for cell in growth if cell.series == series)
+        ends = dict.fromkeys([*sizes[:1], *sizes[-1:]])
+        parts += [f"{cost:.0f} us of PostgreSQL's CPU an event with {rows:,} {label}" for rows, cost in ends]
     return _list(parts)
 
 

@@ -134,19 +134,15 @@ def test_statements() -> None:
 
 
 def test_growth(tmp_path: Path) -> None:
-    arguments = [
-        "--rows=20000",
-        "--sizes=6000",
-        "--relays=2",
-        "--rounds=1",
-        "--series",
-        "delivered",
-        "tables",
-        "insert",
-    ]
-    cells = run("growth", tmp_path / "g.json", *arguments)["cells"]
-    plans = [(cell["series"], cell["relays"], cell["tables"], cell["delivered"]) for cell in cells]
-    assert plans == [("delivered", 1, 1, 6000), ("tables", 2, 2, 0), ("insert", 0, 1, 0)]
+    """One drain of each kind of outboxes, and what an event costs before any relay."""
+    sizes = ["--rows=20000", "--keys=200", "--batches=100", "--rounds=1"]
+    sizes += ["--places", "schema", "server"]
+    series = ["--series", "places", "keys", "insert"]
+    cells = run("growth", tmp_path / "g.json", *sizes, *series)["cells"]
+    plans = [(cell["series"], cell["relays"], cell["tables"], cell["place"], cell["ordering"]) for cell in cells]
+    places = [("places", 2, 2, place, "none") for place in ("schema", "server")]
+    keys = [("keys", 1, 1, "table", ordering) for ordering in ("none", "key")]
+    assert plans == [*places, *keys, ("insert", 0, 1, "table", "none")]
     assert all(cell["events_per_second"] > 0 and cell["wal_bytes"] > 0 for cell in cells)
 
 
