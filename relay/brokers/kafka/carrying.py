@@ -7,7 +7,6 @@ batch is refused for one message, or no message is named, the transaction is hal
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from relay.brokers.kafka.headers import formatted_headers, message_headers
 from relay.brokers.kafka.offer import Failure
 from relay.brokers.kafka.options import KafkaOptions, settle_margin, transaction_timeout
 from relay.brokers.kafka.proofs import records, topic_of
-from relay.brokers.kafka.stamps import REFUSED_TIME, Stamp, event_time
+from relay.brokers.kafka.stamps import REFUSED_TIME, RefusedTimes, Stamp
 from relay.brokers.kafka.transaction import End, Epoch, Produced, Slot, Transaction
 from relay.core.clock import steady_seconds
 from relay.core.errors import BrokerUnreachable
@@ -45,6 +44,10 @@ _BEHIND: Final = Withheld("an earlier event of its key has failed")
 
 class Producers(Protocol):
     """What takes turns."""
+
+    @property
+    def refused_times(self) -> RefusedTimes:
+        """Which times topics refuse."""
 
     @property
     def refused_topic(self) -> Callable[[str], Permanent | None]:
@@ -84,8 +87,6 @@ class Carrying:
         self._own_time = Stamp(options.timestamp) is Stamp.CREATED_AT
         self._restamped: set[EventId] = set()
         """Events whose own time no message can have, or was refused."""
-        self._too_old: dict[str, float] = {}
-        """The latest time that a topic has refused as too old."""
 
     def give_up(self, lost: Unreachable) -> bool:
         """Nothing more is begun; false where a transaction may be committed already."""
@@ -202,12 +203,12 @@ class Carrying:
         return event.event_type, message.payload, event.partition_key, formatted_headers(event, message), stamp
 
     def _stamp(self, event: OutboxEvent) -> int:
+        now = self._options.now()
         if self._own_time and event.event_id not in self._restamped:
-            too_old = event.created_at <= self._too_old.get(event.event_type, -math.inf)
-            if not too_old and (stamp := event_time(event)) is not None:
+            if (stamp := self._publisher.refused_times.own_time(event, now)) is not None:
                 return stamp
             self._restamped.add(event.event_id)
-        return int(self._options.now() * 1000)
+        return int(now * 1000)
 
     async def _ended(self, transaction: Transaction, begun: Sequence[Begun], end: End, *, usable: bool) -> None:
         """Tell the outcomes, and what is to be tried again."""
@@ -297,10 +298,10 @@ class Carrying:
         if not (refused and self._own_time):
             return False
         latest, oldest = max(refused, key=_created_at), min(refused, key=_created_at)
-        one = latest if latest.created_at > self._options.now() else oldest
+        one = latest if latest.created_at > (now := self._options.now()) else oldest
         self._restamped.add(one.event_id)
-        if len(left) == 1 and one is oldest:
-            self._too_old[one.event_type] = max(one.created_at, self._too_old.get(one.event_type, -math.inf))
+        if len(left) == 1:
+            self._publisher.refused_times.refused(one, now)
         self._parts.appendleft(left)
         return True
 

@@ -49,7 +49,7 @@ from relay.brokers.kafka.options import KafkaOptions, plain_error, producer_conf
 from relay.brokers.kafka.probe import KafkaProbe
 from relay.brokers.kafka.proofs import topic_of
 from relay.brokers.kafka.session import KafkaSession, SessionCallbacks
-from relay.brokers.kafka.stamps import REFUSED_TIME, Stamp
+from relay.brokers.kafka.stamps import REFUSED_TIME, RefusedTimes, Stamp
 from relay.brokers.login import present
 from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
@@ -76,6 +76,7 @@ class KafkaPublisher(SingleDestination):
         self._options = options
         reserved = topic_of(options.transactions_prefix)
         self.refused_topic = remembered(partial(invalid_topic, allowed=options.allowed_types, reserved=reserved))
+        self.refused_times = RefusedTimes()
         self._config: dict[str, Any] = {}
         self._url = options.url
         self._run_config: dict[str, Any] | None = None
@@ -236,8 +237,7 @@ class KafkaPublisher(SingleDestination):
         return (*self._sessions(), self._probe)
 
     def _sessions(self) -> list[KafkaSession]:
-        sessions = (self._main, self._runs, self._alone, self._restamping)
-        return [session for session in sessions if session is not None]
+        return [one for one in (self._main, self._runs, self._alone, self._restamping) if one is not None]
 
     def _main_session(self) -> KafkaSession:
         if self._main is None:
@@ -259,10 +259,11 @@ class KafkaPublisher(SingleDestination):
             self._restamping = self._new_session(self._config | _ALONE, stamp=Stamp.NOW_INSTEAD)
         return self._restamping
 
-    def _second_try(self, session: KafkaSession, failure: Failure) -> KafkaSession | None:
+    def _second_try(self, session: KafkaSession, event: OutboxEvent, failure: Failure) -> KafkaSession | None:
         """What a refused message is offered again over; None where the refusal is its own."""
         refused_time = failure.code == REFUSED_TIME and session.stamp is Stamp.CREATED_AT
         if session is self._alone and refused_time:
+            self.refused_times.refused(event, self._options.now())
             return self._restamping_session()
         if session not in (self._alone, self._restamping) and (failure.code in BATCH_REFUSALS or refused_time):
             return self._alone_session()
@@ -271,8 +272,6 @@ class KafkaPublisher(SingleDestination):
     def _new_session(
         self, config: dict[str, Any], runs: dict[str, Any] | None = None, stamp: Stamp | None = None
     ) -> KafkaSession:
-        session: KafkaSession
-
         def on_error(error: KafkaError) -> None:
             self._note_error(error)
             if error.fatal():
@@ -287,6 +286,7 @@ class KafkaPublisher(SingleDestination):
             events,
             refused_topic=self.refused_topic,
             stamp=stamp or Stamp(self._options.timestamp),
+            refused_times=self.refused_times,
             run_timeout=None if runs is None else self._options.write_timeout,
         )
         return session
@@ -296,7 +296,7 @@ class KafkaPublisher(SingleDestination):
         again: dict[KafkaSession, list[Entry]] = {}
         outcomes: list[tuple[Entry, Outcome]] = []
         for entry, failure in failures:
-            if (other := self._second_try(session, failure)) is not None:
+            if (other := self._second_try(session, entry[0], failure)) is not None:
                 again.setdefault(other, []).append(entry)
             else:
                 outcomes.append((entry, self._outcome(session, failure)))
@@ -325,7 +325,7 @@ class KafkaPublisher(SingleDestination):
                 ended.add(run)
                 continue
             blamed = blamed or failure
-            if (other := self._second_try(session, failure)) is not None:
+            if (other := self._second_try(session, entry[0], failure)) is not None:
                 again.setdefault(run, []).append((other, entry))
             else:
                 outcomes.append((entry, self._outcome(session, failure)))

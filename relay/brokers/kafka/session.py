@@ -29,7 +29,7 @@ from relay.brokers.kafka.errors import refused_message
 from relay.brokers.kafka.headers import formatted_headers, message_headers
 from relay.brokers.kafka.offer import Failure, Offer, Reports
 from relay.brokers.kafka.options import KafkaOptions
-from relay.brokers.kafka.stamps import Stamp, event_time
+from relay.brokers.kafka.stamps import RefusedTimes, Stamp
 from relay.core.durations import in_words
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, Permanent, Resolution, Unreachable, Withheld
@@ -63,6 +63,7 @@ class KafkaSession:
         *,
         refused_topic: Callable[[str], Permanent | None],
         stamp: Stamp,
+        refused_times: RefusedTimes,
         run_timeout: float | None,
     ) -> None:
         """``run_timeout``: seconds for the answers to an offer, in a session that keeps runs; None in others."""
@@ -80,6 +81,7 @@ class KafkaSession:
         self._refused_topic = refused_topic
         self._message_format, self._now = options.message_format, options.now
         self.stamp = stamp
+        self._own_time = refused_times.own_time
         self._run_timeout = run_timeout
         self._start_timeout = options.connection_timeout
         """Seconds more until the first answer: one that ends too soon would be followed by another that connects."""
@@ -251,7 +253,8 @@ class KafkaSession:
         produce, in_client, message_format = producer.produce, offer.in_client, self._message_format
         note, note_restamped = offer.notes(receipts=self._receipts)
         refused_topic, refused = self._refused_topic, list[Resolution]()
-        at, size, full, now, stamps_now = start, 0, False, int(self._now() * 1000), self.stamp is Stamp.NOW
+        at, size, full, seconds, stamps_now = start, 0, False, self._now(), self.stamp is Stamp.NOW
+        now, own_time = int(seconds * 1000), self._own_time
         for at in range(start, min(start + _SLICE, len(events))):
             event = events[at]
             topic = event.event_type
@@ -268,7 +271,7 @@ class KafkaSession:
             try:
                 # By position: a third less than by name for a call that does little else (partition, callback, its
                 # alias, timestamp).
-                stamp = now if stamps_now else event_time(event, self.stamp)
+                stamp = now if stamps_now else own_time(event, seconds, self.stamp)
                 report = partial(note if stamp else note_restamped, at)
                 produce(topic, payload, event.partition_key, -1, report, None, stamp or now, headers)
             except BufferError:

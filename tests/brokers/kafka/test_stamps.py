@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
 from relay.brokers.kafka.publisher import KafkaPublisher
-from relay.brokers.kafka.stamps import Stamp, event_time
+from relay.brokers.kafka.stamps import RefusedTimes, Stamp, event_time
 from relay.brokers.kafka.transactions import KafkaTransactions
 from relay.core.event import Fence, OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome
@@ -69,6 +69,51 @@ def test_a_message_has_the_millisecond_of_its_event(created_at: float, milliseco
 
 def test_other_stamps_have_no_time_of_the_event() -> None:
     assert {event_time(created("t", b"", EVENT), one) for one in (Stamp.NOW, Stamp.NOW_INSTEAD)} == {None}
+
+
+def test_a_refused_time_speaks_for_those_that_are_as_far_on_its_side_of_its_topic_for_a_minute() -> None:
+    seconds = 0.0
+    times = RefusedTimes(lambda: seconds)
+    times.refused(created("t", b"", EVENT), EVENT + 1000)
+
+    def stays(topic: str, ahead: float) -> bool:
+        return times.own_time(created(topic, b"", EVENT + ahead), EVENT) is not None
+
+    assert [stays("t", ahead) for ahead in (-5000, -1000, -900, -899, 0, 5000)] == [False] * 3 + [True] * 3
+    assert stays("other", -5000)
+    times.refused(created("t", b"", EVENT + 50), EVENT)
+    times.refused(created("t", b"", EVENT + 45), EVENT)  # was sent with now, and says nothing of its own time
+    assert [stays("t", ahead) for ahead in (-1000, 44, 45)] == [False, True, False]
+    seconds = 60.0
+    assert stays("t", -5000)
+    assert stays("t", 5000)
+
+
+@pytest.mark.kafka
+async def test_what_a_topic_has_refused_is_not_offered_to_it_again_at_once(
+    kafka: str, topic: MakeTopic, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each claim with such an event had a batch refused, and all of that offered again one by one."""
+    name, now = topic(config=STRICT), time.time()
+    publisher = KafkaPublisher(kafka_options(kafka, timestamp="created_at"))
+    await publisher.open()
+    refused: list[OutboxEvent] = []
+    second_try = publisher._second_try
+
+    def note(session: Any, event: OutboxEvent, failure: Any) -> Any:
+        refused.append(event)
+        return second_try(session, event, failure)
+
+    monkeypatch.setattr(publisher, "_second_try", note)
+    for claim in range(2):
+        refused.clear()
+        sink = Collector()
+        events = [created(name, b"%d" % n, EVENT + n if n % 2 else now) for n in range(20)]
+        await publisher.publish(events, sink)
+        assert await sink.outcomes(events) == [Acknowledged(restamped=n % 2 == 1) for n in range(20)]
+        assert bool(refused) == (claim == 0)
+    await publisher.close()
+    assert len(consume(name, 40)) == 40
 
 
 @pytest.mark.kafka
@@ -164,3 +209,20 @@ async def test_transactions_are_begun_again_with_another_time(
         assert [value for value, _ in seen] == [event.payload for event in events]
     seen.sort()
     assert [abs(at - int((now - n) * 1000)) <= 1 for n, (_, at) in enumerate(seen)] == [n not in old for n in range(8)]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("ahead", [-86_400.0, 86_400.0])
+async def test_many_refused_times_in_order_cost_few_transactions(
+    kafka: str, topic: MakeTopic, consume: Consume, ahead: float
+) -> None:
+    """Each cost three, and one more epoch: 40 of them held up their neighbours for half a minute."""
+    name, other, now = topic(config=STRICT), topic(), time.time()
+    refused = [created(name, b"%d" % n, now + ahead + n / 1000, "k") for n in range(24)]
+    good = [created(other, b"%d" % n, now, f"k{n}") for n in range(24)]
+    events = [event for pair in zip(refused, good, strict=True) for event in pair]
+    async with transactions(kafka, name, timestamp="created_at", in_order=True) as sending:
+        outcomes = await sending.send(events)
+    assert outcomes == [Acknowledged(restamped=event.event_type == name) for event in events]
+    assert len(sending.leases.begun) <= 20
+    assert [message.value() for message in consume(name, 24)] == [event.payload for event in refused]
