@@ -56,7 +56,8 @@ class Kafka(VariableGroup):
     kafka_timestamp: Annotated[Literal["now", "created_at"], *choice("now", "created_at")] = variable(
         "now",
         "The time of a message: of its offer, or `created_at`. One that the broker refuses is sent again with the time "
-        "of the offer, and counted.",
+        "of the offer, and counted. For a minute its topic gets no time as far from the present, or nine tenths of "
+        "that.",
     )
     kafka_write_timeout: Duration = variable("10s", "Longest wait for the acknowledgement of one produce request.")
     kafka_read_timeout: Duration = variable("10s", "Longest wait for any other response of a broker.")

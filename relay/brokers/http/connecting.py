@@ -68,16 +68,18 @@ async def _through(proxy: EgressProxy, origin: Origin, way: ConnectingWay) -> so
     except BrokerUnreachable as error:
         raise BrokerUnreachable(f"{proxy}: {error}") from None
     failure: Exception | None = None
-    for host in targets:
+    end = asyncio.get_running_loop().time() + way.timeout
+    for left, host in zip(range(len(targets), 0, -1), targets, strict=True):
         try:
             connected = await connect_first(addresses)
         except OSError as error:
             raise BrokerUnreachable(f"{proxy}: {reason_of(error)}") from None
         try:
-            await open_tunnel(connected, proxy, authority(host, origin.port))
+            async with asyncio.timeout((end - asyncio.get_running_loop().time()) / left):  # one may lead nowhere
+                await open_tunnel(connected, proxy, authority(host, origin.port))
         except BaseException as error:
             connected.close()
-            if not isinstance(error, BrokerUnreachable | OSError) or host == targets[-1]:
+            if not isinstance(error, BrokerUnreachable | OSError) or left == 1:
                 raise
             failure = error
         else:

@@ -36,6 +36,7 @@ from relay.core.outcome import ConnectionCut, Outcome, TimedOut, Transient, Unre
 
 _LONGEST_IDLE: Final = 30.0  # seconds after which a session is not used again: servers close idle ones
 _BLOCKED_AFTER: Final = 5  # answers missing and connections cut, in a row
+_SILENT: Final = 3  # further connections in a row without an answer: the server has no place for more
 _TRIES: Final = 3  # connections for one request that the server has not looked at
 
 
@@ -52,6 +53,8 @@ class Host:
         """Why it takes nothing: several requests in a row had no answer; empty again for the next one, as a trial."""
         self._unanswered = 0
         """How many there were in a row."""
+        self._silent = 0
+        """Connections in a row that have never answered, while none of those that had left a request unanswered."""
         self._share = LoopShare()
         self._window = RequestWindow(
             options.connections_per_host, time.monotonic
@@ -150,7 +153,7 @@ class Host:
             try:
                 session = (None if attempt else self._idle_session()) or await self._open()
             except BrokerUnreachable as error:
-                if standing := sum(one.proven and not one.closed for one in self._sessions):
+                if standing := self._standing():
                     self._window.fill(standing)
                     return None
                 # What waits for a connection gets none either.
@@ -164,6 +167,7 @@ class Host:
                     continue
                 break
             except NoAnswer as error:  # a timeout alone decides nothing: who called publish probes
+                self._note_silence(session)
                 return TimedOut("NO_ANSWER", self._has_failed(str(error)))
             except BadAnswer as error:
                 self._has_answered()
@@ -173,7 +177,7 @@ class Host:
         return ConnectionCut(self._has_failed(cut))
 
     async def _post(self, session: HttpSession, event: OutboxEvent) -> Answer:
-        began = time.monotonic()
+        began, further = time.monotonic(), not session.proven
         try:
             request = request_of(event, self._endpoint, self._options)
             answer = await session.post(request, self._options.timeout)
@@ -181,10 +185,22 @@ class Host:
             self._share.take(session.spent)
             if session.idle:
                 self._idle.append(session)
+        if further:
+            self._silent = 0
         newest = self._newest
         if self._window.answer(answer.status, began, waiting=bool(self._ready), proven=newest.proven or newest.closed):
             self.pump()
         return answer
+
+    def _note_silence(self, session: HttpSession) -> None:
+        """A server of few processes takes connections that wait for one of them as long as the others stand."""
+        self._silent = 0 if session.proven else self._silent + 1
+        if self._silent >= _SILENT and (standing := self._standing()):
+            self._window.fill(standing, silent=True)
+
+    def _standing(self) -> int:
+        """Connections that have answered, and stand."""
+        return sum(one.proven and not one.closed for one in self._sessions)
 
     def _has_answered(self) -> None:
         self._unanswered, self.blocked = 0, ""

@@ -7,12 +7,14 @@
     refused   429 or 503                                             half, 1 at least; once for all that was under way
     slower    two rounds in a row: the median over 1.5 times the     half, 8 at least; what comes next is
               quickest round's, and 20 ms more                       what later rounds are compared with
-    full      the host gives no further connection                   as many as there are
+    full      the host gives no further connection, or leaves three  as many as there are; after silence for a minute
+              in a row without an answer while others have some
 
 A round ends with as many acknowledgements as may be under way, and after 50 ms at least. Only what comes while further
 events wait counts. So two things hold: it is never more than the ceiling (HTTP_CONNECTIONS_PER_HOST), and never below
 8, or the ceiling if that is lower, unless the receiver itself refused more. A slow path of an endpoint therefore makes
-it no narrower; a missing answer does not, either: ``relay.brokers.http.host`` says when it is blocked.
+it no narrower; a missing answer on a connection that had others does not, either: ``relay.brokers.http.host`` says when
+it is blocked.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ _RISE: Final = 1.5
 _SLACK: Final = 0.02  # seconds; a busy relay adds some
 _RISEN_ROUNDS: Final = 2  # in a row; one alone may be this process that did not run
 _NEEDED: Final = 30.0  # seconds for which the number stays without need
+_FULL: Final = 60.0  # seconds; each try of one more costs an event its timeout and an attempt
 REFUSALS: Final = frozenset({429, 503})
 """Statuses that ask for less."""
 
@@ -41,7 +44,7 @@ class RequestWindow:
         self.size = self._least
         """How many may be under way."""
         self._needed_at = clock()
-        self._narrowed_at = float("-inf")
+        self._narrowed_at = self._full_until = float("-inf")
         self._quickest: float
         self._risen: int
         self._forget()
@@ -73,9 +76,11 @@ class RequestWindow:
             return False
         return self._end_round(median(self._taken), proven=proven)
 
-    def fill(self, connections: int) -> None:
-        """There are so many, and the host gives no further one."""
+    def fill(self, connections: int, *, silent: bool = False) -> None:
+        """There are so many, and the host gives no further one; ``silent``: it takes them, and never answers."""
         self._narrow(max(1, min(self.size, connections)))
+        if silent:
+            self._full_until = self._clock() + _FULL
 
     def _end_round(self, taken: float, *, proven: bool) -> bool:
         self._quickest = min(self._quickest, taken)
@@ -87,7 +92,7 @@ class RequestWindow:
                 self._forget()
             return False
         self._risen = 0
-        if not proven or self.size >= self._ceiling:
+        if not proven or self.size >= self._ceiling or self._clock() < self._full_until:
             return False
         self.size += 1
         return True

@@ -177,6 +177,27 @@ async def test_a_checked_address_is_asked_for(proxy: ConnectProxy, monkeypatch: 
     assert proxy.asked == ["CONNECT [2001:db8::7]:443 HTTP/1.1", "CONNECT 1.2.3.4:443 HTTP/1.1"]
 
 
+@pytest.mark.http
+async def test_an_address_that_the_proxy_does_not_reach_leaves_time_for_the_next_one(
+    proxy: ConnectProxy, receiver: WebhookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy without IPv6 took the whole time for the first address, and the receiver was away for good."""
+    port = urlsplit(receiver.url).port or 0
+    local: Address = (int(socket.AF_INET), ("127.0.0.1", proxy.port))
+    public: list[Address] = [(int(socket.AF_INET6), ("2001:db8::7", port, 0, 0))]
+    public.append((int(socket.AF_INET), ("1.2.3.4", port)))
+
+    async def resolve(host: str, port: int, *, allow_private: bool) -> list[Address]:
+        return [local] if host == "proxy.example" else public
+
+    monkeypatch.setattr(connecting, "usable_addresses", resolve)
+    proxy.silent_for = "2001:db8"
+    options = {"egress_proxy": f"http://proxy.example:{proxy.port}", "connection_timeout": 2.0, "allow_private": False}
+    async with opened(f"http://receiver.example:{port}/", **options) as publisher:
+        assert await outcomes(publisher, [make_event("second")]) == [ACKNOWLEDGED]
+    assert [one.split()[1] for one in proxy.asked] == [f"[2001:db8::7]:{port}", f"1.2.3.4:{port}"]
+
+
 async def test_private_addresses_are_refused_on_both_ends(proxy: ConnectProxy) -> None:
     named = proxy.url.replace("127.0.0.1", "localhost")
     for url, host in ((f"https://localhost:{proxy.port}/", named), ("https://1.1.1.1/", named)):

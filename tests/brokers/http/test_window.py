@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from relay.brokers.http.window import RequestWindow
-from relay.core.outcome import Acknowledged, Transient
+from relay.core.outcome import Acknowledged, TimedOut, Transient
 from tests.brokers.harness.base import Collector, make_event
 from tests.brokers.http.publishing import opened, outcomes
 from tests.support.waiting import eventually
@@ -159,6 +159,18 @@ class Receiver:
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
 
 
+def test_one_that_is_full_in_silence_is_asked_for_one_more_after_a_minute() -> None:
+    scene = Scene()
+    scene.window.fill(4, silent=True)
+    scene.round()
+    scene.clock.now += 29.0
+    assert scene.round() == 4
+    scene.clock.now += 29.0
+    scene.round()
+    scene.clock.now += 2.0
+    assert scene.round() == 5
+
+
 async def test_a_distant_receiver_gets_many_requests_at_once_by_default() -> None:
     """After 50 ms each: eight at a time were 160 events a second."""
     receiver = Receiver(0.05)
@@ -215,3 +227,22 @@ async def test_one_that_leaves_a_further_connection_unanswered_gets_no_more_of_t
         await publisher.publish(events, sink)
         await sink.until(lambda: len(sink.resolutions) == len(events) - 1)
         assert receiver.accepted == 11
+
+
+async def test_a_server_of_few_processes_gets_no_more_requests_than_it_has() -> None:
+    """Of each eight events four waited for a connection that was never served, and had failed an attempt then."""
+    receiver = Receiver(0.0, answering=4)
+    async with receiver.running(), opened(f"http://127.0.0.1:{receiver.port}/", timeout=0.5) as publisher:
+        first = await outcomes(publisher, [make_event("a", b"") for _ in range(8)])
+        assert sum(isinstance(one, TimedOut) for one in first) == 4
+        for _ in range(3):
+            assert set(await outcomes(publisher, [make_event("a", b"") for _ in range(8)])) == {Acknowledged()}
+
+
+async def test_requests_that_stay_without_an_answer_on_connections_that_had_some_make_it_no_narrower() -> None:
+    receiver = Receiver(0.0)
+    async with receiver.running(), opened(f"http://127.0.0.1:{receiver.port}/", timeout=0.5) as publisher:
+        await outcomes(publisher, [make_event("a", b"") for _ in range(8)])
+        receiver._delay = None
+        await outcomes(publisher, [make_event("a", b"") for _ in range(8)])
+        assert publisher._host._window.size == 8

@@ -20,6 +20,8 @@ class ConnectProxy:
         """``login`` is the value of Proxy-Authorization that it demands."""
         self.answer: bytes | None = b""
         """What it answers instead of opening a tunnel: nothing at all with None, and then it closes unless None."""
+        self.silent_for = "\n"
+        """It answers no request whose first line has this."""
         self.asked: list[str] = []
         """The first line of each request."""
         self.open = 0
@@ -58,7 +60,7 @@ class ConnectProxy:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         lines = head.split("\r\n")
         self.asked.append(lines[0])
-        if self.answer is None:
+        if self.answer is None or self.silent_for in lines[0]:
             await reader.read()
             return
         answer = self.answer
