@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 import typer
@@ -21,6 +22,22 @@ class Sums(Protocol):
 
 
 Done = TypeVar("Done", bound=Sums)
+
+
+def prune_or_preview(
+    preview: Callable[[], Done],
+    prune: Callable[[Callable[[Done], None]], Done],
+    report: Callable[..., None],
+    count: Callable[[Done], int],
+    *,
+    first: Done | None,
+    dry_run: bool,
+) -> None:
+    """Report what would be deleted, or delete it ``in_batches``: ``report(sums, dry_run=..., complete=...)``."""
+    if dry_run:
+        report(preview(), dry_run=True)
+    else:
+        in_batches(Bar("pruning"), prune, partial(report, dry_run=False), count, first=first, estimate=preview)
 
 
 def in_batches(

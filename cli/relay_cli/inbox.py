@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relay_cli.early_end import in_batches
+from relay_cli.early_end import prune_or_preview
 from relay_cli.groups import command_group
 from relay_cli.inbox_letters import add_commands
 from relay_cli.inbox_options import InboxTable, location
-from relay_cli.output import Bar, moment, one_line, plural, print_json, say
+from relay_cli.output import moment, one_line, plural, print_json, say
 from relay_cli.shared_options import DryRun, Json, StorageUrl
 from relay_cli.values import age, whole
 
 if TYPE_CHECKING:
-    from relay.inbox.prune import InboxRetention, PrunedMarks
+    from relay.inbox.prune import PrunedMarks
     from relay.inbox.stats import InboxFigures
-    from relay.postgres.sql import TableName
 
 app = command_group("Create, prune and count a consumer's inbox, and deal with its dead letters (docs/guide/inbox.md).")
 
@@ -109,26 +108,17 @@ def prune(
 
     Example: relay-cli inbox prune --older-than 30d --dry-run
     """
-    from relay.inbox.prune import InboxRetention, preview
+    from relay.inbox.prune import InboxRetention, preview, prune
 
-    url, name = location(context, storage_url, table)
-    retention = InboxRetention(older_than, redelivered_within, batch_size)
-    if dry_run:
-        _report(preview(url, name, retention), as_json=as_json, dry_run=True)
-    else:
-        _prune(url, name, retention, as_json=as_json)
-
-
-def _prune(url: str, table: TableName, retention: InboxRetention, *, as_json: bool) -> None:
-    from relay.inbox.prune import preview, prune
-
-    in_batches(
-        Bar("pruning"),
-        partial(prune, url, table, retention),
-        partial(_report, as_json=as_json, dry_run=False),
+    place = *location(context, storage_url, table), InboxRetention(older_than, redelivered_within, batch_size)
+    report = partial(_report, as_json=as_json)
+    prune_or_preview(
+        partial(preview, *place),
+        partial(prune, *place),
+        report,
         lambda sums: sums.count,
         first=None,
-        estimate=partial(preview, url, table, retention),
+        dry_run=dry_run,
     )
 
 

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relay_cli.early_end import in_batches
+from relay_cli.early_end import prune_or_preview
 from relay_cli.groups import HELP, single_command
-from relay_cli.output import Bar, moment, plural, print_json, say
+from relay_cli.output import moment, plural, print_json, say
 from relay_cli.screen import ago, columns, wrapped
 from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, outbox_of
 from relay_cli.values import age, whole
 
 if TYPE_CHECKING:
-    from relay.outbox.admin.prune import Pruned, PruneOptions
-    from relay.postgres.sql import TableName
+    from relay.outbox.admin.prune import Pruned
 
 app = single_command()
 
@@ -60,26 +59,17 @@ def command(
 
     Example: relay-cli prune --delivered-age 7d --dead-age 30d --dry-run
     """
-    from relay.outbox.admin.prune import PruneOptions, preview
+    from relay.outbox.admin.prune import Pruned, PruneOptions, preview, prune
 
-    url, name = outbox_of(context, storage_url, table)
-    options = PruneOptions(delivered_age, dead_age, batch_size)
-    if dry_run:
-        _report(preview(url, name, options), as_json=as_json, dry_run=True)
-    else:
-        _prune(url, name, options, as_json=as_json)
-
-
-def _prune(url: str, table: TableName, options: PruneOptions, *, as_json: bool) -> None:
-    from relay.outbox.admin.prune import Pruned, preview, prune
-
-    in_batches(
-        Bar("pruning"),
-        partial(prune, url, table, options),
-        partial(_report, as_json=as_json, dry_run=False),
+    place = *outbox_of(context, storage_url, table), PruneOptions(delivered_age, dead_age, batch_size)
+    report = partial(_report, as_json=as_json)
+    prune_or_preview(
+        partial(preview, *place),
+        partial(prune, *place),
+        report,
         lambda sums: sums.total,
         first=Pruned(),
-        estimate=partial(preview, url, table, options),
+        dry_run=dry_run,
     )
 
 

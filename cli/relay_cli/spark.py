@@ -70,46 +70,6 @@ def setup(
         say(line)
 
 
-@app.command("ingest", add_help_option=False, context_settings=_ALL_ARGUMENTS)
-def ingest(context: typer.Context) -> None:
-    """Write files, a table or a stream into the outbox: relay-cli spark ingest --help."""
-    from relay.spark.jobs.ingest.arguments import IngestArguments
-
-    _run(context, IngestArguments)
-
-
-@app.command("archive", add_help_option=False, context_settings=_ALL_ARGUMENTS)
-def archive(context: typer.Context) -> None:
-    """Move old delivered and dead events to Parquet files: relay-cli spark archive --help."""
-    from relay.spark.jobs.archive.arguments import ArchiveArguments
-
-    _run(context, ArchiveArguments)
-
-
-@app.command("replay", add_help_option=False, context_settings=_ALL_ARGUMENTS)
-def replay(context: typer.Context) -> None:
-    """Send events of an archive, or of the table, again: relay-cli spark replay --help."""
-    from relay.spark.jobs.replay.arguments import ReplayArguments
-
-    _run(context, ReplayArguments)
-
-
-@app.command("reconcile", add_help_option=False, context_settings=_ALL_ARGUMENTS)
-def reconcile(context: typer.Context) -> None:
-    """Compare the outbox or its archive with the events that arrived: relay-cli spark reconcile --help."""
-    from relay.spark.jobs.reconcile.arguments import ReconcileArguments
-
-    _run(context, ReconcileArguments)
-
-
-@app.command("report", add_help_option=False, context_settings=_ALL_ARGUMENTS)
-def report(context: typer.Context) -> None:
-    """Report deliveries, failures, retries and latency by type and hour: relay-cli spark report --help."""
-    from relay.spark.jobs.report.arguments import ReportArguments
-
-    _run(context, ReportArguments)
-
-
 class SparkJob(StrEnum):
     """The jobs."""
 
@@ -118,6 +78,30 @@ class SparkJob(StrEnum):
     REPLAY = "replay"
     RECONCILE = "reconcile"
     REPORT = "report"
+
+
+_WORK: Final = {
+    SparkJob.INGEST: "Write files, a table or a stream into the outbox",
+    SparkJob.ARCHIVE: "Move old delivered and dead events to Parquet files",
+    SparkJob.REPLAY: "Send events of an archive, or of the table, again",
+    SparkJob.RECONCILE: "Compare the outbox or its archive with the events that arrived",
+    SparkJob.REPORT: "Report deliveries, failures, retries and latency by type and hour",
+}
+
+
+def _add(job: SparkJob, work: str) -> None:
+    """A command that runs the job with its own arguments."""
+    help_text = f"{work}: relay-cli spark {job} --help."
+
+    @app.command(job.value, add_help_option=False, context_settings=_ALL_ARGUMENTS, help=help_text)
+    def command(context: typer.Context) -> None:
+        from relay.spark.jobs.entry import arguments_of
+
+        _run(context, arguments_of(job))
+
+
+for _each in _WORK.items():
+    _add(*_each)
 
 
 _Job = Annotated[

@@ -179,11 +179,7 @@ class PostgresOutbox:
         *,
         control: bool = False,
     ) -> Claim:
-        """Lease up to ``limit`` due rows, oldest first, of ``max_bytes`` in sum (one larger row alone).
-
-        Leaves those in ``excluded``, and those for the destinations in ``without``; in order per key only the former.
-        A ``control`` is a row from elsewhere in the queue.
-        """
+        """See ``relay.outbox.claiming.Claims.claim``."""
         return await self._claims.claim(limit, max_bytes, excluded, without, control=control)
 
     def pass_over(self, event_id: EventId) -> None:

@@ -81,25 +81,21 @@ class RedisPublisher:
     async def probe_destination(self, destination: str, timeout: float) -> None:
         """As ``probe``, of one node; of one that was replaced meanwhile the first server, which names the next one."""
         nodes = self._nodes.addresses
-        try:
-            async with asyncio.timeout(timeout):
-                if destination or not nodes:
-                    named = (node for node in self._nodes.owners if str(node) == destination)
-                    await self._ping_node(next(named, None))
-                else:
-                    await self._ping_any([None, *nodes])
-        except TimeoutError:
-            raise BrokerUnreachable(f"{self._named_servers()}: no answer within {in_words(timeout)}") from None
+        if destination or not nodes:
+            named = (node for node in self._nodes.owners if str(node) == destination)
+            await self._ping_node(next(named, None), timeout)
+        else:
+            await self._ping_any([None, *nodes], timeout)
 
-    async def _ping_any(self, addresses: Sequence[RedisAddress | None]) -> None:
+    async def _ping_any(self, addresses: Sequence[RedisAddress | None], timeout: float) -> None:
         """Return with the first answer. Raises what the last node raised without one."""
-        failure: Exception = BrokerUnreachable("no node is in use")
-        pings = [asyncio.ensure_future(self._ping_node(address)) for address in addresses]
+        failure = BrokerUnreachable("no node is in use")
+        pings = [asyncio.ensure_future(self._ping_node(address, timeout)) for address in addresses]
         try:
             for ping in asyncio.as_completed(pings):
                 try:
                     return await ping
-                except (BrokerUnreachable, TimeoutError) as error:
+                except BrokerUnreachable as error:
                     failure = error
             raise failure
         finally:
@@ -114,21 +110,19 @@ class RedisPublisher:
 
     async def _silence(self, address: RedisAddress | None) -> str:
         """Why a node does not answer; empty when it does."""
-        timeout = self._options.connection_timeout
         try:
-            async with asyncio.timeout(timeout):
-                await self._ping_node(address)
-        except (BrokerUnreachable, TimeoutError) as error:
-            return str(error) or f"{address or self._named_servers()}: no answer within {in_words(timeout)}"
+            await self._ping_node(address, self._options.connection_timeout)
+        except BrokerUnreachable as error:
+            return str(error)
         return ""
 
-    async def _ping_node(self, address: RedisAddress | None) -> None:
+    async def _ping_node(self, address: RedisAddress | None, timeout: float) -> None:
         try:
-            await self._ping(address)
-        except (BrokerUnreachable, TimeoutError):
-            if address is not None:  # its slots may have a new primary by now, which the other nodes name
-                self._nodes.forget(address)
-            raise
+            async with asyncio.timeout(timeout):
+                await self._ping(address)
+        except TimeoutError:
+            node = address or self._named_servers()
+            raise BrokerUnreachable(f"{node}: no answer within {in_words(timeout)}") from None
 
     def take_back(self, reason: str) -> None:
         """Nothing waits here for long."""
@@ -148,7 +142,7 @@ class RedisPublisher:
         return RedisPublisher(self._options)
 
     async def _ping(self, address: RedisAddress | None) -> None:
-        """Log in on a connection of its own and ask. Raises BrokerUnreachable, TimeoutError when cancelled by one."""
+        """Log in on a connection of its own and ask; a node that cannot be reached is forgotten."""
         try:
             connection = await self._named_servers().connect(address)
             try:
@@ -156,9 +150,9 @@ class RedisPublisher:
             finally:
                 await disconnect(connection)
         except (RedisError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise
-            if reason := unreachable(error):
+            if reason := str(error) or "no answer" if isinstance(error, TimeoutError) else unreachable(error):
+                if address is not None:  # its slots may have a new primary by now, which the other nodes name
+                    self._nodes.forget(address)
                 with renewed(self._options):
                     raise kind_of(error)(f"{address or self._named_servers()}: {reason}") from None
 

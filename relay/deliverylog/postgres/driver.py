@@ -1,4 +1,4 @@
-"""The delivery log in PostgreSQL (14 or newer): monthly partitions, keyset pages, batches copied in.
+"""The delivery log in PostgreSQL (15 or newer): monthly partitions, keyset pages, batches copied in.
 
 A batch is one transaction. A missing month's partition is created on demand, within the retention.
 """

@@ -70,17 +70,7 @@ class FleetMember(NamedTuple):
     @property
     def common(self) -> CommonSettings:
         """What it must have in common with the other relays."""
-        return CommonSettings(
-            self.destination_type,
-            self.destination,
-            self.lease_timeout,
-            self.ordering,
-            self.on_delivered,
-            self.message_format,
-            self.route_prefix,
-            self.transactions,
-            self.routes,
-        )
+        return CommonSettings(*(getattr(self, name) for name in CommonSettings._fields))
 
 
 def list_relays(url: str, table: TableName) -> list[FleetMember]:
