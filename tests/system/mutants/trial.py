@@ -24,8 +24,11 @@ _NOT_COPIED: Final = (".*", "benchmarks", "examples")
 _PYTEST: Final = (
     *("-m", "pytest", "-q", "-rf", "-n", "0", "--tb", "no", "-p", "no:cacheprovider"),
     *("-p", "pytest_asyncio.plugin", "-p", "pytest_timeout", "-p", "xdist.plugin"),
-    *("-m", "not scale and not soak", "--timeout", str(_TEST_LIMIT)),
+    *("--timeout", str(_TEST_LIMIT), "-m"),
 )
+_TESTED: Final = "not scale and not soak"
+FAST: Final = f"{_TESTED} and not server and not histories"
+"""The tests of ``make check``."""
 _SIMULATION: Final = ("-m", "tests.system.simulation", "--processes", "1", "--stop", "--histories")
 
 
@@ -51,7 +54,7 @@ class Trial:
     seconds: float
 
 
-def attempt(mutant: Mutant, histories: int = 0, kind: str = "all") -> Trial:
+def attempt(mutant: Mutant, histories: int = 0, kind: str = "all", marks: str = _TESTED) -> Trial:
     """Try one mutant on its tests, or on that many random histories of a kind instead. Raises StaleMutant."""
     began = time.monotonic()
     with _copy() as folder:
@@ -61,17 +64,17 @@ def attempt(mutant: Mutant, histories: int = 0, kind: str = "all") -> Trial:
         if histories:
             verdict, killer, detail = _simulate(folder, histories, kind)
         else:
-            verdict, killer, detail = _run_tests(folder, mutant.tests)
+            verdict, killer, detail = _run_tests(folder, mutant.tests, marks)
     return Trial(mutant.name, mutant.path, verdict, killer, detail, round(time.monotonic() - began, 1))
 
 
-def control(trials: Sequence[Trial]) -> list[Trial]:
+def control(trials: Sequence[Trial], marks: str = _TESTED) -> list[Trial]:
     """Run the tests that killed mutants without any mutant: one that fails again has killed nothing."""
     killers = sorted({trial.killer for trial in trials if trial.verdict is Verdict.KILLED})
     if not killers:
         return list(trials)
     with _copy() as folder:
-        run = _run(folder, *_PYTEST, *killers)
+        run = _run(folder, *_PYTEST, marks, *killers)
     failed = {line.partition(" ")[2].partition(" - ")[0] for line in _failures(run)}
     if run.returncode and not failed:
         raise RuntimeError(f"the tests do not run without a mutant: {' | '.join(_last_lines(run))}")
@@ -109,10 +112,10 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _run_tests(folder: Path, tests: tuple[str, ...]) -> tuple[Verdict, str, str]:
+def _run_tests(folder: Path, tests: tuple[str, ...], marks: str) -> tuple[Verdict, str, str]:
     """Verdict, the first test that failed, and what it said."""
     try:
-        run = _run(folder, *_PYTEST, "-x", *tests)
+        run = _run(folder, *_PYTEST, marks, "-x", *tests)
     except subprocess.TimeoutExpired:
         return Verdict.FAULTY, "", f"no end within {_LONGEST_RUN:g} s"
     if run.returncode == 0:
