@@ -9,8 +9,11 @@ async with await EventStore.connect(url, schema="bank") as store:
                        outbox={"AccountOpened": "bank.accounts"})
 
 ``event_store`` is the public class, made of parts: ``append``, ``read``, ``subscriptions``, ``tenants``, ``archive``,
-``deletion``, ``schema``. A ``subscription`` reads batches under a ``lease``, and sets failing streams aside
-(``parking``).
+``deletion``, ``schema``. ``announcement`` makes outbox rows of events, ``notifying`` wakes readers after a commit.
+
+A ``subscription`` reads each ``batch`` under a ``lease`` (``renewal``), as one instance or as a part of ``groups``;
+``process`` calls a handler, and sets failing streams aside (``parking``; ``parked`` is the operator's side).
+``checkpoints`` finds out whether a position is still of this store.
 """
 
 from relay.core.backoff import RetryPolicy

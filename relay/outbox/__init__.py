@@ -1,8 +1,14 @@
 """The outbox table in PostgreSQL: the storage port of the engine, the schema, and the operations on it.
 
-- The port is ``storage``. It claims (``claiming``, ``ordered``), settles (``settling``), renews and reaps.
-- Where a claim begins, so that old rows cost nothing: ``head``, ``floors``, ``left_out``, ``passed_rows``.
-- The table: ``schema`` says what it must be, ``migrate`` makes it, ``extensions`` its optional parts.
+- The port is ``storage``. It claims (``claiming``, ``ordered``; ``payloads`` are read after the commit where they are
+  large), settles (``settling``), renews (``renewal``) and reaps (``reaping``). The backlog and what may be slow is read
+  by ``slowreads``.
+- Where a claim begins, so that old rows cost nothing: ``head``, ``floors`` (of keys), ``left_out``, ``passed_rows``;
+  ``waiting_rows`` looks for what appears behind it. ``times_ahead`` is for a clock that was set back.
+- The table: ``schema`` says what it must be, ``table_check`` and ``schema_diff`` compare, ``migrate`` makes it,
+  ``extensions`` its optional parts.
 - One optional table each: ``pauses``, ``relay_row``, ``replays``, ``series``; ``wakeup`` listens.
+- Watched beside delivery: ``pausewatch``, ``modewatch`` (another relay keeps what this one deletes), ``horizon``
+  (vacuum is held up), ``order_sequence``.
 - ``admin`` is what an operator does, for command line and console.
 """

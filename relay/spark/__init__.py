@@ -3,7 +3,10 @@
 ``OutboxDataSource`` is the data source (to register it by hand); ``key_id`` is the event id that ``idColumns`` derives;
 ``read_archive`` reads an archive of the job ``archive``; ``exported_snapshot`` lets several reads see one snapshot;
 ``run_summary`` is the result of a ``save()``, and ``show_run`` shows it on Spark's pages.
-Executors import only this package, ``relay.core``, ``openoutbox``, psycopg and what Spark itself needs for Arrow.
+
+``source`` is where Spark comes in (by ``lookup``): ``write`` and ``read`` are its two halves, ``jobs`` what
+spark-submit runs over them; ``setup`` makes the ledgers. Executors import only this package, ``relay.core``,
+``openoutbox``, psycopg and what Spark itself needs for Arrow.
 """
 
 from __future__ import annotations
