@@ -19,7 +19,7 @@ from tests.support.paths import ROOT
 from tests.support.waiting import patience
 
 LAB = pytest.mark.soak
-"""Of a benchmark that answered one question once (benchmarks/lab)."""
+"""Of a benchmark that answered one question once (benchmarks/lab), or of a way of one that another way stands for."""
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
 
 
@@ -80,6 +80,7 @@ def test_drain(tmp_path: Path, publishers: list[str]) -> None:
     assert all(0 <= one["disturbance"]["steal"] < 1 for one in figures["rounds"])
 
 
+@LAB
 @pytest.mark.rabbitmq
 def test_drain_into_several_queues(tmp_path: Path) -> None:
     """Rows without keys; the floor also beside a busy core."""
@@ -172,7 +173,7 @@ def test_wakeup(tmp_path: Path) -> None:
     assert pair["woken"] > 0
 
 
-@pytest.mark.parametrize("driver", ["postgres", pytest.param("clickhouse", marks=pytest.mark.clickhouse)])
+@pytest.mark.parametrize("driver", ["postgres", pytest.param("clickhouse", marks=[pytest.mark.clickhouse, LAB])])
 def test_deliverylog(driver: str) -> None:
     lines = printed("deliverylog", "--rows=3000", "--rounds=1", "--batches=3", "--drivers", driver).splitlines()
     assert all(line.startswith(driver) for line in lines)

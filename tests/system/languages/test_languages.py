@@ -118,7 +118,9 @@ def printed_insert() -> str:
     return insert
 
 
-@pytest.mark.parametrize("name", LANGUAGES)
+# Go compiles its library for half a minute of a processor where no cache is left; what the server makes of an untyped
+# parameter, which node sends, and of one that the driver has typed, which Java sends, does not depend on the driver.
+@pytest.mark.parametrize("name", ["node", "java", pytest.param("go", marks=pytest.mark.soak)])
 def test_a_hostile_payload_is_stored_byte_for_byte(outbox: Outbox, name: str) -> None:
     language = LANGUAGES[name]
     folder = prepared(language)

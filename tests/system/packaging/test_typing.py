@@ -26,7 +26,8 @@ ERROR = {
 }
 
 
-@pytest.fixture(scope="module", params=["base", "psycopg", "everything"])
+# What psycopg's calls say stands in everything, and what is said where libraries are missing in base.
+@pytest.fixture(scope="module", params=["base", pytest.param("psycopg", marks=pytest.mark.soak), "everything"])
 def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The client alone, with a driver or with all libraries, and both checkers."""
     folder = tmp_path_factory.mktemp(request.param)
