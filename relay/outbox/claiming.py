@@ -49,7 +49,8 @@ _PAYLOAD = OutboxEvent._fields.index("payload")
 _payload = itemgetter(_PAYLOAD)
 _MOST_STRETCHES = 16  # behind the head, looked at by one claim while it finds nothing
 _ANY_BYTES = 1 << 62
-_KEPT_LOOK = 1.0  # seconds between two looks for rows that claims leave as they are
+_KEPT_LOOK = 1.0  # seconds between two looks for rows that claims leave as they are, twice as long after one in vain
+_RAREST_KEPT_LOOK = 5.0  # seconds
 
 
 class Wanted(NamedTuple):
@@ -78,7 +79,7 @@ class Claims:
         self.fan_out: tuple[str, ...] = ()
         """The tag of statements that know the column of the extension fan-out; empty without it."""
         self._durable = ("durable",) if options.durable_claims else ()
-        self._kept_looked_at = float("-inf")  # for rows that claims leave as they are
+        self._kept_looked_at, self._kept_rest = float("-inf"), _KEPT_LOOK  # for rows that claims leave as they are
         self.guard = ClaimGuard()
         self._appetite = Appetite(options.lease_timeout)
         self._payload_reader = PayloadReader(connection, options, self._appetite)
@@ -155,16 +156,18 @@ class Claims:
     async def _claim_or_name(self, wanted: Wanted) -> list[Row]:
         """As ``_claim_undamaged``; RowRefused where an empty claim left the oldest due row as it was, unlocked.
 
-        Looked for once a second, and after each empty claim while there is such a row.
+        Looked for once a second, in five while the queue stays empty; after each empty claim while there is such a row.
         """
         rows = await self._claim_undamaged(partial(self._claim_rows, wanted))
         now = steady_seconds()
-        if rows or self.paused.everything or now < self._kept_looked_at + _KEPT_LOOK:
+        if rows or self.paused.everything or now < self._kept_looked_at + self._kept_rest:
+            self._kept_rest = _KEPT_LOOK if rows else self._kept_rest
             return rows
         self._kept_looked_at = now
-        first = await self._due_first(wanted)
-        if first is None:
+        if (first := await self._due_first(wanted)) is None:
+            self._kept_rest = min(2 * self._kept_rest, _RAREST_KEPT_LOOK)
             return rows
+        self._kept_rest = _KEPT_LOOK
         # It may be due or unlocked only since the claim, which may have looked at other rows: this one tries it.
         rows = await self._claim_undamaged(partial(self._claim_chosen, wanted, [first]))
         if not rows and await self._due_first(wanted) == first:

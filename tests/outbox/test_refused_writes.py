@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -120,6 +121,37 @@ async def test_a_row_is_not_named_because_claims_looked_elsewhere(
     with pytest.raises(RowRefused, match=KEPT) as refused:
         await relay.claim(1, ANY_BYTES)
     assert refused.value.event_id == bad
+    await table.close()
+
+
+async def test_while_the_queue_stays_empty_such_a_row_is_looked_for_ever_less_often(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a quarter of what an idle relay sends."""
+    now, looks = 0.0, []
+    monkeypatch.setattr("relay.outbox.claiming.steady_seconds", lambda: now)
+    look = Claims._due_first
+
+    async def note(claims: Claims, *values: Any) -> Any:
+        looks.append(now)
+        return await look(claims, *values)
+
+    monkeypatch.setattr(Claims, "_due_first", note)
+    table = PostgresHarness(outbox, None)
+    relay = table.relay()
+    for second in range(14):
+        now = float(second)
+        assert not (await relay.claim(10, ANY_BYTES)).events
+    assert looks == [0.0, 2.0, 6.0, 11.0]
+    outbox.insert([Row("good")])
+    assert (await relay.claim(10, ANY_BYTES)).events
+    await relay.claim(10, ANY_BYTES)
+    assert looks[4:] == [13.0], "a second after the last look, since rows came"
+    keep(outbox, "UPDATE")
+    outbox.insert([Row("bad")])
+    now = 15.0
+    with pytest.raises(RowRefused, match=KEPT):
+        await relay.claim(1, ANY_BYTES)
     await table.close()
 
 
