@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
@@ -89,3 +89,6 @@ class WatchedDestination(Protocol):
     @property
     def waiting(self) -> Waiting | None:
         """What waits for its rate; None where it has none."""
+
+    def share_room(self, room: Callable[[bool], int]) -> None:
+        """Hand over what waits for its rate only where ``room`` has places; its argument says if answers are late."""

@@ -11,6 +11,9 @@ of them. Half of it may go to those with few events that wait: an event for seve
 | none | has waited an eighth of a second (``SOON``) | likewise, for a twentieth of the time: it looks past what waits |
 | none | is new | waits for an answer |
 
+What waits for the rate of a destination takes its places only when it is handed over: where more than the last quarter
+is left, or, while the destination is not late, more than half of that.
+
 A destination that answers before it is late may have any number of events that wait, so a claim that looks past them
 may take long: its own events are claimed as soon as there is room for them, most of the time. Used by ``Claimer``;
 never waits, and never fails.
@@ -73,6 +76,8 @@ class ClaimRoom:
         """When the next claim may look past what waits, at the earliest."""
         self.look_again = min(options.poll_interval, SOON)
         """Seconds after which there may be room though nothing was settled."""
+        for one in destinations:
+            one.share_room(self.for_rate)
 
     def waiting(self) -> list[Waiting]:
         """What waits for the rates of destinations."""
@@ -93,6 +98,15 @@ class ClaimRoom:
             full = (flow for one in waiting if one.full_for for flow in one.flows)
             room = room._replace(without=bounded({*room.without, *full}))
         return room
+
+    def for_rate(self, late: bool) -> int:
+        """How many events that waited for their rate may be handed over: claimed ahead, they take places only now.
+
+        Half of the last quarter is kept from a destination with a rate; from one that is ``late`` all of it.
+        """
+        places, size = self._inflight.room(self.waiting())
+        part = 1 if late else 2
+        return max(places - self._reserve // part, 0) if size > self._bytes_reserve // part else 0
 
     def looked_past(self, seconds: float, events: int) -> None:
         """A claim that looks past what waits took that long and brought ``events``: the next one may be soon or not."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+import sys
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -25,7 +25,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from relay.core.destination import DestinationState, Waiting
-from relay.core.event import OutboxEvent, size_of
+from relay.core.event import OutboxEvent
 from relay.core.outcome import (
     Acknowledged,
     Away,
@@ -41,15 +41,17 @@ from relay.core.outcome import (
 from relay.core.places import Flow, flow_at
 from relay.core.ports import Publisher
 from relay.core.proofs import HeldLeases, Proofs
+from relay.engine.batch import LATE
 from relay.engine.destination.copies import CopyLeases
 from relay.engine.destination.destination import Destination, Times
 from relay.engine.destination.late import Lateness
-from relay.engine.destination.pace import TokenBucket
+from relay.engine.destination.pace import HandOver, TokenBucket, WaitingOffers
 from relay.engine.destination.watched import SLOW_AFTER
 
 logger = logging.getLogger(__name__)
 
 _LOOK = 0.5  # seconds between two looks at what was offered
+_NO_ROOM = 0.05  # seconds between two looks for places, where there are none for what waits for its rate
 
 
 class _Offered(NamedTuple):
@@ -79,9 +81,9 @@ class Member(Destination):
         """
         super().__init__(name, publisher, times, lambda: asyncio.get_running_loop().time(), asyncio.Event())
         self._any_answers = any_answers
-        self._pace = pace
+        self._room: Callable[[bool], int] = lambda _: sys.maxsize
         self._acknowledged = 0
-        self._waiting: deque[tuple[list[OutboxEvent], OutcomeSink, HeldLeases | None]] = deque()
+        self._waiting = WaitingOffers(pace)
         self._open: dict[int, _Offered] = {}
         """Handed over and not resolved, by the event's identity; oldest first."""
         self._lateness = Lateness(None if flow_of is None else lambda event: flow_at(flow_of(event), name))
@@ -133,7 +135,7 @@ class Member(Destination):
         if not events:
             return
         self._lateness.offer(events)
-        self._waiting.append((events, sink, holding))
+        self._waiting.add(HandOver(events, sink, holding))
         if self._handing_over is None:
             self._handing_over = self._start(self._hand_over())
         if self._looking is None:
@@ -143,13 +145,13 @@ class Member(Destination):
         """Hand over what waits, one offer after the other, as its rate lets it; ends when nothing waits."""
         try:
             while self._waiting:
-                if self._pace is not None and (seconds := self._pace.wait):
+                if seconds := self._pause():
                     await asyncio.sleep(seconds)
                     continue
                 async with self._turn:
                     if not self._waiting:  # forgotten while this waited for its turn
                         continue
-                    events, sink, holding = self._next_offer()
+                    events, sink, holding = self._waiting.next(self._places())
                     if not events:  # the connections of suspects have taken the turn
                         continue
                     leases = None if holding is None else CopyLeases(holding, lambda event: id(event) in self._open)
@@ -161,13 +163,14 @@ class Member(Destination):
         finally:
             self._handing_over = None
 
-    def _next_offer(self) -> tuple[list[OutboxEvent], OutcomeSink, HeldLeases | None]:
-        """What its rate lets go of the offer that comes next; the rest of that waits on."""
-        events, sink, holding = self._waiting.popleft()
-        now = len(events) if self._pace is None else self._pace.take(len(events))
-        if now < len(events):
-            self._waiting.appendleft((events[now:], sink, holding))
-        return events[:now], sink, holding
+    def _pause(self) -> float:
+        """Seconds until it is worth asking again whether something may be handed over; 0 where it may be."""
+        return self._waiting.pause or (0.0 if self._places() else _NO_ROOM)
+
+    def _places(self) -> int:
+        """For how many events. What waits for a rate takes its places only when it is handed over."""
+        paced = self._waiting.pace is not None
+        return self._room(self._clock() - self._oldest_at >= LATE) if paced else sys.maxsize
 
     async def _publish(
         self, events: list[OutboxEvent], sink: OutcomeSink, leases: CopyLeases | None
@@ -287,11 +290,11 @@ class Member(Destination):
     @property
     def waiting(self) -> Waiting | None:
         """See ``WatchedDestination``."""
-        if self._pace is None:
-            return None
-        events = [event for offered, _, _ in self._waiting for event in offered]
-        full_for = self._pace.full_for(len(events))
-        return Waiting(self._pace.rate, len(events), size_of(events), full_for, self._lateness.known)
+        return self._waiting.of_rate(self._lateness.known)
+
+    def share_room(self, room: Callable[[bool], int]) -> None:
+        """See ``WatchedDestination``."""
+        self._room = room
 
     # What a destination says and decides.
 
@@ -326,8 +329,7 @@ class Member(Destination):
 
     def take_back(self, reason: str) -> None:
         """What is not on its way is ``Withheld``."""
-        waiting, self._waiting = self._waiting, deque()
-        for events, sink, _ in waiting:
+        for events, sink, _ in self._waiting.take_all():
             sink([(event, Withheld(reason)) for event in events])
         self.publisher.take_back(reason)
 
@@ -341,8 +343,7 @@ class Member(Destination):
 
     async def _let_go(self, reason: str) -> list[tuple[OutboxEvent, OutcomeSink]]:
         """Likewise, but for what the client had not taken yet of the offer under way: that is returned."""
-        waiting, self._waiting = self._waiting, deque()
-        for events, sink, _ in waiting:
+        for events, sink, _ in self._waiting.take_all():
             sink([(event, self._no_answer()) for event in events])
         if self._publishing is not None:
             self._publishing.cancel()

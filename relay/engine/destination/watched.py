@@ -69,6 +69,9 @@ class Watched:
         """See ``WatchedDestination``."""
         return None
 
+    def share_room(self, room: Callable[[bool], int]) -> None:
+        """See ``WatchedDestination``."""
+
     def note(self, why: Mapping[DestinationState, str], end: str = "") -> None:
         """Note why it is in these states; empty for one that is over. ``end`` is said when all of them are over."""
         before, was = self.state, max(self._why.keys() & why.keys(), default=DestinationState.FLOWING)

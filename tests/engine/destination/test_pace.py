@@ -129,6 +129,22 @@ def test_what_waits_takes_no_place(engine: MakeEngine) -> None:
     assert one.until(lambda: one.delivered("free") == 200) < 2.0
 
 
+@pytest.mark.parametrize("silent", ["paced", "free"])
+def test_neither_takes_the_last_places_of_the_other_by_its_silence(engine: MakeEngine, silent: str) -> None:
+    """More is claimed ahead than there are places in the last quarter, of 160."""
+    scene, other = Scene(engine, None, rate=100.0), "free" if silent == "paced" else "paced"
+    {"free": scene.free, "paced": scene.paced}[silent].answer_with(lambda _: None)
+    scene.insert(1000, silent)
+    worst = 0.0
+    for number in range(20):
+        scene.insert(5, other)
+        took = scene.relay.until(lambda: scene.relay.delivered(other) == 5 * number + 5)  # noqa: B023 - called at once
+        worst = max(worst, took)
+        scene.relay.run(max(0.0, 0.5 - took))
+    assert worst < 1.0
+    assert scene.relay.delivered(silent) == 0
+
+
 def test_a_few_a_second_come_one_by_one(engine: MakeEngine) -> None:
     scene = Scene(engine, None, rate=2.0)
     scene.insert(30, "paced")

@@ -6,8 +6,7 @@ Law 1: whatever the second broker is in, the first one has its events at once, a
 where the second one answers probes, no event is released twice without an attempt.
 
 In a third of them the second broker has a rate besides, in each relay. It is never handed more, and law 1 holds for
-events of the first broker alone; those for both are claimed as the rate lets them. What is claimed a second ahead takes
-its places later, so law 1 is not held against one that has a rate and leaves what it is handed without an answer.
+events of the first broker alone; those for both are claimed as the rate lets them.
 """
 
 from __future__ import annotations
@@ -133,8 +132,6 @@ class LawWorld(FanOutWorld):
         # Of events for both those that wait for a slow answer keep their places.
         few = sum(one.destination == BOTH for one in events) <= places // 8 or not self._is_slow()
         few &= self.plan.rate is None  # else those that wait for it leave the others of their type unclaimed
-        if self.plan.rate is not None and self._keeps_places():
-            return
         behind: set[str | None] = set()
         of_first: list[NewEvent] = []
         for one in events:
@@ -153,11 +150,6 @@ class LawWorld(FanOutWorld):
         [fault] = self.plan.faults
         inner = fault.fault if isinstance(fault, AtAudit) else fault
         return isinstance(inner, f.LateAnswers) or (isinstance(inner, Blocked) and not inner.says)
-
-    def _keeps_places(self) -> bool:
-        """Whether the second broker is slow, or what it is handed is offered again and again."""
-        [fault] = self.plan.faults
-        return self._is_slow() or (isinstance(fault, AtAudit) and isinstance(fault.fault, f.Answered))
 
     def _wait(self, ledger: LawLedger, one: EventId) -> float:
         arrivals = ledger.arrivals.get(one)
