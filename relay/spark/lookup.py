@@ -2,29 +2,19 @@
 
 Spark imports every module named ``pyspark_…`` of the Python path before it opens the first Python data source. An
 exception in one of them fails the look-up, and with it every other Python source of the session. So those modules
-define subclasses of ``LateSource``, which import this package's sources, and their libraries, when Spark uses them.
+define subclasses of ``LateSource``, which import this package's sources, and their libraries, when Spark creates one.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pyspark
 from pyspark.sql.datasource import DataSource
 
 from relay.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import (
-        DataSourceReader,
-        DataSourceStreamReader,
-        DataSourceStreamWriter,
-        DataSourceWriter,
-        SimpleDataSourceStreamReader,
-    )
-    from pyspark.sql.types import StructType
 
 _LOWEST_SPARK = (4, 1)
 _LOWEST_PYTHON = (3, 11)
@@ -32,7 +22,7 @@ _ADVICE = "Driver and executors need it: pip install 'psycopg[binary]' pyarrow n
 
 
 class LateSource(DataSource):
-    """A data source that passes every call to the source that it names."""
+    """A data source whose instances are those of the source that it names."""
 
     format: ClassVar[str]
     module: ClassVar[str]
@@ -40,44 +30,20 @@ class LateSource(DataSource):
     source: ClassVar[str]
     """The source's class."""
 
-    @classmethod
-    def name(cls) -> str:
-        """The name for ``format(…)``."""
-        return cls.format
-
-    def schema(self) -> StructType | str:
-        """The source's schema."""
-        return self._source().schema()
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """The source's reader."""
-        return self._source().reader(schema)
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The source's writer."""
-        return self._source().writer(schema, overwrite)
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The source's reader of a stream."""
-        return self._source().streamReader(schema)
-
-    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The source's other reader of a stream."""
-        return self._source().simpleStreamReader(schema)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """The source's writer of a stream."""
-        return self._source().streamWriter(schema, overwrite)
-
-    def _source(self) -> DataSource:
+    def __new__(cls, options: dict[str, str]) -> DataSource:  # type: ignore[misc]
         """The source. Raises ConfigError, which names what is missing."""
         _check_version("Python", _LOWEST_PYTHON, sys.version.split()[0])
         _check_version("Spark", _LOWEST_SPARK, pyspark.__version__)
         try:
-            source: type[DataSource] = getattr(import_module(f"relay.spark.{self.module}"), self.source)
+            source: type[DataSource] = getattr(import_module(f"relay.spark.{cls.module}"), cls.source)
         except ImportError as error:
-            raise ConfigError(f'format("{self.format}"): {error}. {_ADVICE}') from error
-        return source(self.options)
+            raise ConfigError(f'format("{cls.format}"): {error}. {_ADVICE}') from error
+        return source(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format(…)``."""
+        return cls.format
 
 
 def _check_version(what: str, lowest: tuple[int, int], version: str) -> None:
