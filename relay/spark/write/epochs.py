@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from relay.core.errors import ConfigError
@@ -41,20 +40,6 @@ class Run:
     def stage(self) -> str:
         """The name of its staging table."""
         return stage_name(self.run_id)
-
-    def parameters(self) -> dict[str, Any]:
-        """The values of its row in the ledger."""
-        return {
-            "run_id": self.run_id,
-            "outbox": self.outbox,
-            "job": self.job,
-            "mode": self.mode,
-            "driver": self.driver,
-            "query_id": self.query_id,
-            "epoch": self.epoch,
-            "checkpoint": self.checkpoint,
-            "transaction": self.transaction,
-        }
 
 
 @dataclass(frozen=True, slots=True)

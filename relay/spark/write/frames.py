@@ -77,6 +77,8 @@ class Framer:
     derived from the content, of its checksums."""
     staged: int = 0
     """The number of staged rows."""
+    size: int = 0
+    """Bytes of all frames."""
 
     def frames(self, batch: pa.RecordBatch, default_time: bytes | None, attempt: int | None) -> Iterator[Frame]:
         """The rows of one batch, in pieces of bounded size.
@@ -92,6 +94,7 @@ class Framer:
             piece = batch.slice(start, step)
             data = stream(self._rows(piece, default_time, attempt))
             self.growth = max(1.0, len(data) / max(1, piece.nbytes))
+            self.size += len(data)
             yield Frame(data, piece.num_rows)
             start += step
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from binascii import unhexlify
 from decimal import Decimal
 from typing import Final
 from uuid import UUID, uuid5
@@ -29,8 +30,7 @@ NAMESPACE: Final = UUID("84341a0f-d06f-51e2-8a45-907218e414c1")
 Ids = npt.NDArray[np.uint8]
 """One row of 16 bytes an event."""
 
-_NO_DIGIT: Final = 255
-_DASHED: Final = np.array([index for index in range(36) if index not in (8, 13, 18, 23)])
+_DIGITS: Final = np.array([index for index in range(36) if index not in (8, 13, 18, 23)])
 
 
 def job_namespace(job: str) -> UUID:
@@ -151,10 +151,10 @@ def _parse(text: Ids) -> Ids | None:
     """Ids of 32 digits and four dashes; None when one has another form."""
     if not (text[:, (8, 13, 18, 23)] == ord("-")).all():
         return None
-    digits = _VALUES[text[:, _DASHED]]
-    if (digits == _NO_DIGIT).any():
+    try:
+        return np.frombuffer(unhexlify(text[:, _DIGITS].tobytes()), np.uint8).reshape(-1, 16)
+    except ValueError:
         return None
-    return (digits[:, 0::2] << 4 | digits[:, 1::2]).astype(np.uint8)
 
 
 def _uuid(value: bytes) -> UUID:
@@ -162,16 +162,6 @@ def _uuid(value: bytes) -> UUID:
         return UUID(value.decode())
     except ValueError:
         raise EventError(f"column event_id: {value.decode(errors='replace')!r} is not a UUID") from None
-
-
-def _digit_values() -> npt.NDArray[np.uint8]:
-    values = np.full(256, _NO_DIGIT, np.uint8)
-    for digit in "0123456789abcdefABCDEF":
-        values[ord(digit)] = int(digit, 16)
-    return values
-
-
-_VALUES: Final = _digit_values()
 
 
 def as_binary(ids: Ids) -> pa.Array:

@@ -23,19 +23,6 @@ from relay.spark.write.repeats import check_repeats
 _CHUNK_BYTES: Final = 64 << 20  # held in memory until their COPY ends
 
 
-class Counted:
-    """Frames, and the number of bytes of those that were read."""
-
-    def __init__(self, frames: Iterable[Frame]) -> None:
-        self._frames = frames
-        self.bytes = 0
-
-    def __iter__(self) -> Iterator[Frame]:
-        for frame in self._frames:
-            self.bytes += len(frame.data)
-            yield frame
-
-
 def load_staging(connection: SyncConnection, statement: LiteralString, frames: Iterable[Frame]) -> int:
     """Copy all frames; returns the number of rows that the table has taken, which a trigger may make smaller."""
     with connection.cursor() as cursor:

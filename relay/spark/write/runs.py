@@ -12,7 +12,7 @@ the commit fails. If the reply to COMMIT is lost, the ledger has the run's state
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -170,7 +170,7 @@ def stream_summary(options: WriteOptions, query_id: str, seconds: float) -> tupl
 
 def _open(connection: SyncConnection, statements: SparkStatements, run: Run) -> tuple[Any, ...]:
     """The run's state, whether it is of this table, and its numbers; locked until the transaction ends."""
-    (row,) = connection.execute(statements.query("runs:open_run"), run.parameters()).fetchall()
+    (row,) = connection.execute(statements.query("runs:open_run"), asdict(run)).fetchall()
     return row
 
 
@@ -203,7 +203,7 @@ def _version(connection: SyncConnection, statements: SparkStatements, run: Run) 
 
     def lookup(exact: bool) -> Committed | None:
         query = statements.query("runs:committed_version", "", *(["exact"] if exact else []))
-        row = connection.execute(query, run.parameters()).fetchone()
+        row = connection.execute(query, asdict(run)).fetchone()
         return None if row is None else Committed(*row)
 
     return None if run.epoch is None else committed_version(run, lookup)
@@ -215,7 +215,7 @@ def _tidy(connection: SyncConnection, statements: SparkStatements, run: Run) -> 
         drop_staging(connection, statements, run.run_id, "5s")
         if run.query_id is None:
             return
-        values = {**run.parameters(), "schema": statements.schema}
+        values = {**asdict(run), "schema": statements.schema}
         with transaction(connection):
             connection.execute(statements.query("runs:forget_versions"), values)
             tries = connection.execute(statements.query("runs:other_tries"), values)

@@ -27,7 +27,7 @@ from relay.spark.write.columns import Columns
 from relay.spark.write.epochs import Run
 from relay.spark.write.frames import Frame, Framer
 from relay.spark.write.identity import job_namespace
-from relay.spark.write.load import Counted, DirectLoad, load_staging
+from relay.spark.write.load import DirectLoad, load_staging
 from relay.spark.write.runs import open_run
 from relay.spark.write.write_options import Commit, WriteOptions
 
@@ -94,8 +94,9 @@ class Task:
     def count(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Check, count and sum the rows. Raises EventError for invalid ones."""
         framer = self.framer()
-        size = sum(len(frame.data) for frame in self._frames(framer, batches, None, 0))
-        return Written(self.run, self.partition, rows=framer.staged, bytes=size, id_sum=framer.id_sum)
+        for _ in self._frames(framer, batches, None, 0):
+            pass
+        return Written(self.run, self.partition, rows=framer.staged, bytes=framer.size, id_sum=framer.id_sum)
 
     def frames(self, carried: ArrowStream, default_time: bytes | None) -> Iterator[Frame]:
         """On the driver: carried rows, for the outbox with a time, or for the staging table without."""
@@ -112,15 +113,14 @@ class Task:
             ((now,),) = connection.execute(self.statements.query("slots:transaction_time")).fetchall()
             load = DirectLoad(connection, self.statements, self.options.batch_rows, careful=not self.first)
             framer = self.framer()
-            frames = Counted(self._frames(framer, batches, int(now).to_bytes(8, "big", signed=True), None))
-            load.load(frames)
+            load.load(self._frames(framer, batches, int(now).to_bytes(8, "big", signed=True), None))
         return Written(
             self.run,
             self.partition,
             rows=load.rows,
             inserted=load.inserted,
             unchecked=load.unchecked,
-            bytes=frames.bytes,
+            bytes=framer.size,
             id_sum=framer.id_sum,
         )
 
@@ -129,9 +129,8 @@ class Task:
         framer = self.framer()
         with self._slot(self._open) as connection:
             statement = self.statements.query("staging:copy_staging", self.run.stage)
-            frames = Counted(self._frames(framer, batches, None, attempt))
-            rows = load_staging(connection, statement, frames)
-        return Written(self.run, self.partition, attempt, rows, bytes=frames.bytes, id_sum=framer.id_sum)
+            rows = load_staging(connection, statement, self._frames(framer, batches, None, attempt))
+        return Written(self.run, self.partition, attempt, rows, bytes=framer.size, id_sum=framer.id_sum)
 
     @contextmanager
     def _slot(self, before: Callable[[SyncConnection], None] | None = None) -> Iterator[SyncConnection]:

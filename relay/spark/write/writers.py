@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from typing import Final
 from uuid import uuid4
 
@@ -28,7 +29,7 @@ from relay.spark.write.frames import LARGEST_SUM, Frame
 from relay.spark.write.liveness import this_driver
 from relay.spark.write.runs import abort_run, begin_run, commit_run, prepare
 from relay.spark.write.staging import Staged
-from relay.spark.write.tasks import ArrowStream, Task, Written, current_task, stream_run
+from relay.spark.write.tasks import Task, Written, current_task, stream_run
 from relay.spark.write.write_options import Commit, WriteOptions
 
 _log = logging.getLogger(__name__)
@@ -39,7 +40,60 @@ _EPOCH: Final = "streaming.sql.batchId"
 _LONGEST_ABORT: Final = 60.0
 """Seconds that aborting waits for the database: the job has failed already, mostly because of the database."""
 
+_COUNTS: Final = ("rows", "inserted", "unchecked", "bytes", "retries")
+"""Numbers of ``Staged``, each the sum of the tasks' numbers."""
+
 Messages = Sequence[WriterCommitMessage | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """What both writers have, and what they do on the driver at the end."""
+
+    options: WriteOptions
+    columns: Columns
+    statements: SparkStatements
+
+    def task(self, run: Run, partition: int, *, first: bool = True) -> Task:
+        """One attempt at a partition."""
+        return Task(self.options, self.columns, self.statements, run, partition, first)
+
+    def commit(self, run: Run, staged: Staged) -> None:
+        """Make the rows visible."""
+        rows, inserted = commit_run(self.options.url, self.statements, run, staged, self.options.max_wait)
+        _log.info("%s: %d rows written, %d of them new", _name(run), rows, inserted)
+
+    def abort(self, run: Run) -> None:
+        """Record that the run has ended, and remove its staged rows."""
+
+        def work(wait: Wait) -> None:
+            with connect(self.options.url, writes=True, wait=wait) as connection:
+                abort_run(connection, self.statements, run.run_id)
+
+        with translating("aborting the run"):
+            persist(work, min(self.options.max_wait, _LONGEST_ABORT))
+
+    def staged(self, messages: Messages) -> Staged:
+        """What the tasks have written, in the order of their partitions."""
+        written = sorted((each for each in messages if isinstance(each, Written)), key=lambda each: each.partition)
+        carried = [
+            (self.task(each.run, each.partition), each.carried)
+            for each in written
+            if each.run is not None and each.carried is not None
+        ]
+
+        def frames(default_time: bytes | None) -> Iterator[Frame]:
+            for task, rows in carried:
+                yield from task.frames(rows, default_time)
+
+        return Staged(
+            [each.attempt for each in written if each.attempt is not None],
+            **{name: sum(getattr(each, name) for each in written) for name in _COUNTS},
+            id_sum=sum(each.id_sum for each in written) % LARGEST_SUM,
+            stream_run=next((each.stream_run for each in written if each.stream_run is not None), None),
+            carried=[task.attempt for task, _ in carried],
+            frames=frames if carried else None,
+        )
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -47,22 +101,19 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions, columns: Columns) -> None:
         """On the driver. Raises ConfigError and SchemaError for an error that every task would have."""
-        self._options = options
-        self._columns = columns
-        self._statements = prepare(options)
+        self._write = _Write(options, columns, prepare(options))
         run_id = options.run_id or uuid4()
-        job = options.job or str(run_id)
         self._run = Run(
             run_id=run_id,
-            outbox=self._statements.outbox.quoted,
-            job=job,
+            outbox=self._write.statements.outbox.quoted,
+            job=options.job or str(run_id),
             mode=options.commit.value,
             driver=this_driver(),
             query_id=options.txn_app_id,
             epoch=options.txn_version,
             transaction=options.txn_app_id is not None,
         )
-        self._repeated = begin_run(options, self._statements, self._run)
+        self._repeated = begin_run(options, self._write.statements, self._run)
         if self._repeated is not None:
             _log.warning("%s was committed before: this write changes nothing", _name(self._run))
 
@@ -74,8 +125,7 @@ class BatchWriter(DataSourceArrowWriter):
         if self._repeated is not None and self._repeated.stream_run is None:
             return Written()
         context = current_task()
-        first = context.attemptNumber() == 0
-        task = Task(self._options, self._columns, self._statements, self._run, context.partitionId(), first)
+        task = self._write.task(self._run, context.partitionId(), first=context.attemptNumber() == 0)
         within = stream_run(context) if self._run.transaction else None
         if self._repeated is None:
             written = task.write(iterator)
@@ -85,18 +135,16 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Messages) -> None:
         """On the driver, after every partition was written."""
-        staged = _staged(messages, self._options, self._columns, self._statements)
-        if self._repeated is not None:
-            if staged.rows:
-                check_rows(self._run, self._repeated, staged.rows, staged.id_sum, self._statements.runs)
-            return
-        rows, inserted = commit_run(self._options.url, self._statements, self._run, staged, self._options.max_wait)
-        _log.info("run %s: %d rows written, %d of them new", self._run.run_id, rows, inserted)
+        staged = self._write.staged(messages)
+        if self._repeated is None:
+            self._write.commit(self._run, staged)
+        elif staged.rows:
+            check_rows(self._run, self._repeated, staged.rows, staged.id_sum, self._write.statements.runs)
 
     def abort(self, messages: Messages) -> None:  # noqa: ARG002 - Spark's signature
         """On the driver, after a partition failed. Rows that mode ``partition`` has written stay."""
         if self._repeated is None:
-            _abort(self._options, self._statements, self._run)
+            self._write.abort(self._run)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -114,9 +162,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise ConfigError(
                 "option txnVersion: not for a stream, which counts its micro-batches; it is for foreachBatch"
             )
-        self._options = options
-        self._columns = columns
-        self._statements = _prepare_once(options)
+        self._write = _Write(options, columns, _prepare_once(options))
         self._run_id = uuid4()
         self._driver = this_driver()
 
@@ -127,92 +173,54 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = next((batch for batch in iterator if batch.num_rows), None)
         if batch is None:
             return Written()
-        task = Task(self._options, self._columns, self._statements, run, context.partitionId(), first=True)
-        return replace(task.write(_with(batch, iterator)), retries=context.attemptNumber())
+        task = self._write.task(run, context.partitionId())
+        return replace(task.write(chain([batch], iterator)), retries=context.attemptNumber())
 
-    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's names
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
         """On the driver, after every partition was written."""
-        run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
-        if run is None:
-            return
-        staged = _staged(messages, self._options, self._columns, self._statements)
-        rows, inserted = commit_run(self._options.url, self._statements, run, staged, self._options.max_wait)
-        _log.info("query %s, epoch %d: %d rows written, %d of them new", run.query_id, batchId, rows, inserted)
+        run = _run_of(messages)
+        if run is not None:
+            self._write.commit(run, self._write.staged(messages))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
         """On the driver. A task may still be active, so the next commit of the query cleans up after all tries."""
-        run = next((message.run for message in messages if isinstance(message, Written) and message.run), None)
+        run = _run_of(messages)
         if run is not None:
-            _abort(self._options, self._statements, run)
+            self._write.abort(run)
 
     def _run(self, context: TaskContext) -> Run:
         """The micro-batch's run. Raises ConfigError without a query id: the write would not be exactly once."""
         # Spark's own id is the checkpoint's; with the option's, two checkpoints would pass for one.
-        query_id = context.getLocalProperty(_QUERY_ID) or self._options.query_id
+        options = self._write.options
+        query_id = context.getLocalProperty(_QUERY_ID) or options.query_id
         epoch = context.getLocalProperty(_EPOCH)
         if not query_id or epoch is None:
             raise ConfigError(
                 "option txnAppId: missing, and Spark names no query in the tasks' properties; set one that stays the "
                 "same over all starts of this stream"
             )
-        job = self._options.job or query_id
-        mode = self._options.commit.value
         return Run(
             run_id=self._run_id,
-            outbox=self._statements.outbox.quoted,
-            job=job,
-            mode=mode,
+            outbox=self._write.statements.outbox.quoted,
+            job=options.job or query_id,
+            mode=options.commit.value,
             driver=self._driver,
             query_id=query_id,
             epoch=int(epoch),
-            checkpoint=normal_location(self._options.checkpoint),
-            moved_from=normal_location(self._options.moved_from),
+            checkpoint=normal_location(options.checkpoint),
+            moved_from=normal_location(options.moved_from),
         )
 
 
-def _abort(options: WriteOptions, statements: SparkStatements, run: Run) -> None:
-    def work(wait: Wait) -> None:
-        with connect(options.url, writes=True, wait=wait) as connection:
-            abort_run(connection, statements, run.run_id)
-
-    with translating("aborting the run"):
-        persist(work, min(options.max_wait, _LONGEST_ABORT))
-
-
 def _name(run: Run) -> str:
-    return f"txnVersion {run.epoch} of txnAppId {run.query_id}" if run.transaction else f"run {run.run_id}"
+    if run.transaction:
+        return f"txnVersion {run.epoch} of txnAppId {run.query_id}"
+    return f"run {run.run_id}" if run.epoch is None else f"query {run.query_id}, epoch {run.epoch}"
 
 
-def _with(batch: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield batch
-    yield from rest
-
-
-def _staged(messages: Messages, options: WriteOptions, columns: Columns, statements: SparkStatements) -> Staged:
-    """What the tasks have written, in the order of their partitions."""
-    written = sorted((each for each in messages if isinstance(each, Written)), key=lambda each: each.partition)
-    carried: list[tuple[Task, ArrowStream]] = []
-    for each in written:
-        if each.run is not None and each.carried is not None:
-            task = Task(options, columns, statements, each.run, each.partition, first=True)
-            carried.append((task, each.carried))
-
-    def frames(default_time: bytes | None) -> Iterator[Frame]:
-        for task, rows in carried:
-            yield from task.frames(rows, default_time)
-
-    return Staged(
-        [each.attempt for each in written if each.attempt is not None],
-        rows=sum(each.rows for each in written),
-        inserted=sum(each.inserted for each in written),
-        unchecked=sum(each.unchecked for each in written),
-        bytes=sum(each.bytes for each in written),
-        retries=sum(each.retries for each in written),
-        id_sum=sum(each.id_sum for each in written) % LARGEST_SUM,
-        stream_run=next((each.stream_run for each in written if each.stream_run is not None), None),
-        carried=[task.attempt for task, _ in carried],
-        frames=frames if carried else None,
-    )
+def _run_of(messages: Messages) -> Run | None:
+    """The run of a micro-batch; None for one without rows."""
+    return next((message.run for message in messages if isinstance(message, Written) and message.run), None)
 
 
 @cache
