@@ -28,7 +28,7 @@ class HadoopFolder:
     path: str
 
     def contents(self, where: str) -> dict[str, str]:
-        """The texts of a folder's files by their names."""
+        """The texts of a folder's files by their names; none for a missing folder."""
         with self._open(where) as (files, target):
             if not files.exists(target):
                 return {}
@@ -36,14 +36,14 @@ class HadoopFolder:
         return {name: text for name, text in texts.items() if text}
 
     def read(self, where: str) -> str | None:
-        """A file's text."""
+        """A file's text; None for a missing file."""
         with self._open(where) as (files, target):
             if not files.exists(target):
                 return None
             return self._text(files, files.getFileStatus(target)) or None
 
     def write(self, where: str, text: str) -> None:
-        """Write a file and rename it."""
+        """Write a file and rename it. Adds a newline at the end if it is missing."""
         parent, _, name = f"{self.path}/{where}".rpartition("/")
         part = f"{parent}/.{name}.{uuid4().hex}"
         with self._open(where) as (files, target):
@@ -56,7 +56,7 @@ class HadoopFolder:
                 raise ArchiveError(f"{parent}/{name}: could not be renamed from its temporary name")
 
     def delete(self, where: str) -> None:
-        """Delete a file or a folder."""
+        """Delete a file, or a folder with its content; does nothing for a missing one."""
         with self._open(where) as (files, target):
             if files.exists(target) and not files.delete(target, True):
                 raise ArchiveError(f"{self.path}/{where}: could not be deleted")

@@ -25,7 +25,7 @@ class SparkFolder:
     path: str
 
     def contents(self, where: str) -> dict[str, str]:
-        """The texts of a folder's files by their names."""
+        """The texts of a folder's files by their names; none for a missing folder."""
         mark = f"/{where.rpartition('/')[2]}/"
         rows = self._rows(where, "path", "modificationTime", "content")
         newest = {
@@ -35,7 +35,7 @@ class SparkFolder:
         return {name: bytes(row["content"]).decode() for name, row in newest.items() if row["content"]}
 
     def read(self, where: str) -> str | None:
-        """A file's text."""
+        """A file's text; None for a missing file."""
         rows = self._rows(where, "modificationTime", "content")
         if not rows:
             return None

@@ -7,13 +7,12 @@ import json
 import pytest
 
 from relay.spark.jobs.archive.ledger import (
+    BEGUN,
+    DISCARDED,
     Closed,
     Manifest,
     RunLedger,
-    begun_name,
     closed_name,
-    discarded_name,
-    manifest_name,
 )
 from relay.spark.jobs.errors import ArchiveError
 
@@ -28,8 +27,8 @@ def ledger(**files: str) -> RunLedger:
 
 def test_the_files_of_a_run_differ_in_their_names() -> None:
     closed = Closed(2, FIRST)
-    files = {manifest_name(FIRST): MANIFEST.text(), begun_name(FIRST): FIRST, closed_name(FIRST, FIRST): closed.text()}
-    files[begun_name(SECOND)] = SECOND
+    files = {f"{FIRST}.json": MANIFEST.text(), f"{FIRST}.{BEGUN}": FIRST, closed_name(FIRST, FIRST): closed.text()}
+    files[f"{SECOND}.{BEGUN}"] = SECOND
     runs = RunLedger("/data/outbox/_runs", files)
     assert (runs.runs(), runs.open_runs(), runs.strays()) == ([FIRST], [], [SECOND])
     assert runs.manifest(FIRST) == MANIFEST
@@ -41,13 +40,13 @@ def test_a_run_stays_discarded_when_its_manifest_appears_later() -> None:
     assert (late.runs(), late.open_runs(), late.strays()) == ([], [], [])
     with pytest.raises(ArchiveError, match=f"another run has discarded run {FIRST}"):
         late.manifest(FIRST)
-    assert discarded_name(FIRST) in late.files
+    assert f"{FIRST}.{DISCARDED}" in late.files
 
 
 def test_of_several_closings_that_of_the_latest_run_counts() -> None:
     """The closing by the run itself, or by a recovering run that was killed, may appear after a later one."""
     files = {closed_name(FIRST, by): Closed(left, by).text() for left, by in ((3, FIRST), (1, THIRD), (2, SECOND))}
-    runs = RunLedger("/data/outbox/_runs", {manifest_name(FIRST): MANIFEST.text(), **files})
+    runs = RunLedger("/data/outbox/_runs", {f"{FIRST}.json": MANIFEST.text(), **files})
     assert runs.closed(FIRST) == Closed(1, THIRD)
     assert runs.open_runs() == []
 

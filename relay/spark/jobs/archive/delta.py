@@ -17,8 +17,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from relay.spark.jobs.archive.model import EVENT_COLUMNS, EVENTS, RUNS
 from relay.spark.jobs.archive.record import DELTA, ArchiveRecord, read_record, write_record
-from relay.spark.jobs.archive.tables import EVENT_COLUMNS, EVENTS, RUNS
 from relay.spark.jobs.folder import Folder
 from relay.spark.jobs.parquet import ROW_GROUP_BYTES
 
@@ -27,7 +27,7 @@ _ROW_GROUP_SETTING: Final = "parquet.block.size"
 
 @dataclass(frozen=True, slots=True)
 class DeltaTables:
-    """Two Delta tables in a folder; they are ``Tables``."""
+    """Two Delta tables in a folder."""
 
     folder: Folder
 
@@ -52,7 +52,7 @@ class DeltaTables:
         return None if record is None else record.outbox
 
     def create(self, outbox: str, first: DataFrame) -> None:
-        """Create each table by a commit, then write the record."""
+        """Create each table by a commit, then write the record; after a crash it is called again."""
         rows = self.spark.createDataFrame([], EVENT_COLUMNS)
         rows.write.format(DELTA).mode("append").partitionBy("run", "day").save(self._path(EVENTS))
         first.write.format(DELTA).mode("overwrite").save(self._path(RUNS))

@@ -26,16 +26,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.ledger import (
+    BEGUN,
+    DISCARDED,
+    MANIFEST,
     Closed,
     DataFile,
     Manifest,
     RunLedger,
-    begun_name,
     closed_name,
-    discarded_name,
-    manifest_name,
 )
-from relay.spark.jobs.archive.model import COLUMNS, PARTITIONS, Days, check_owner
+from relay.spark.jobs.archive.model import EVENT_COLUMNS, Days, check_owner
 from relay.spark.jobs.archive.record import EARLIER_RECORD, PARQUET, RECORD, ArchiveRecord, read_record, write_record
 from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.folder import Folder
@@ -46,7 +46,7 @@ _RUNS: Final = "_runs"
 
 @dataclass(frozen=True, slots=True)
 class ParquetArchive:
-    """The files of an archive; it is an ``Archive``."""
+    """The files of an archive."""
 
     folder: Folder
 
@@ -89,17 +89,17 @@ class ParquetArchive:
 
     def discard(self, run: str) -> None:
         """Delete the run's files; a manifest that appears later does not count."""
-        self.folder.write(f"{_RUNS}/{discarded_name(run)}", run)
+        self.folder.write(f"{_RUNS}/{run}.{DISCARDED}", run)
         self.folder.delete(f"run={run}")
 
     def withdraw(self, run: str) -> None:
         """Delete the run's folder, and that it has begun."""
         self.folder.delete(f"run={run}")
-        self.folder.delete(f"{_RUNS}/{begun_name(run)}")
+        self.folder.delete(f"{_RUNS}/{run}.{BEGUN}")
 
     def write(self, run: str, rows: DataFrame) -> None:
         """Write files, each of one day and type, that no manifest names yet."""
-        self.folder.write(f"{_RUNS}/{begun_name(run)}", run)
+        self.folder.write(f"{_RUNS}/{run}.{BEGUN}", run)
         parquet_writer(rows).partitionBy("day", "type").option("compression", "zstd").parquet(self._run_path(run))
 
     def rows(self, run: str) -> DataFrame:
@@ -109,14 +109,14 @@ class ParquetArchive:
         return self._read(self._paths_of(ledger.manifest(run)) if published else [self._run_path(run)])
 
     def publish(self, manifest: Manifest) -> None:
-        """Write the manifest, with the files' paths below the run's folder."""
+        """Make the rows part of the archive: write the manifest, with the files' paths below the run's folder."""
         mark = f"/run={manifest.run}/"
         files = [replace(file, path=unquote(file.path).partition(mark)[2]) for file in manifest.files]
         relative = replace(manifest, files=tuple(sorted(files, key=lambda file: file.path)))
-        self.folder.write(f"{_RUNS}/{manifest_name(manifest.run)}", relative.text())
+        self.folder.write(f"{_RUNS}/{manifest.run}.{MANIFEST}", relative.text())
 
     def retain(self, run: str, by: str, remaining: DataFrame) -> DataFrame:
-        """Write the ids to a folder below ``_kept``."""
+        """Evaluate the ids of the run's rows that stay in the outbox, into a folder below ``_kept``; for ``close``."""
         return materialize(remaining, self._retained_path(run, by))
 
     def close(self, run: str, by: str, retained: DataFrame) -> int:
@@ -143,7 +143,7 @@ class ParquetArchive:
             else:
                 whole += paths
         if whole or not frames:
-            empty = self.folder.spark.createDataFrame([], f"{COLUMNS}, {PARTITIONS}")
+            empty = self.folder.spark.createDataFrame([], EVENT_COLUMNS)
             frames.append(self._read(whole) if whole else empty)
         return reduce(DataFrame.unionAll, frames)
 
@@ -168,7 +168,7 @@ class ParquetArchive:
 
     def _read(self, paths: Sequence[str]) -> DataFrame:
         """Files or folders of rows, with the columns of ``PARTITIONS`` from the names of the folders."""
-        reader = self.folder.spark.read.schema(f"{COLUMNS}, {PARTITIONS}").option("basePath", self.folder.path)
+        reader = self.folder.spark.read.schema(EVENT_COLUMNS).option("basePath", self.folder.path)
         return reader.parquet(*paths)
 
     def _without_retained(self, retained_path: str, paths: Sequence[str]) -> DataFrame:

@@ -1,19 +1,28 @@
-"""The formats of archives: which one an archive has, and how it is opened and read."""
+"""The formats of archives: which one an archive has, and how it is opened and read.
+
+The two classes have the same methods. Rows of a run that is not published are no part of the archive. A run is *open*
+from ``publish`` to ``close``: its rows may still be in the outbox. Methods raise ArchiveError, or PySparkException, for
+files or tables that cannot be read or written. One run writes at a time; but the last operation of a client that is
+dead may end at any time.
+"""
 
 from __future__ import annotations
 
 from datetime import date
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
 from relay.spark.jobs.archive.delta import DeltaTables
 from relay.spark.jobs.archive.files import ParquetArchive
 from relay.spark.jobs.archive.iceberg import ICEBERG, IcebergTables, is_table_name
-from relay.spark.jobs.archive.model import Archive
 from relay.spark.jobs.archive.record import DELTA, PARQUET, read_record
 from relay.spark.jobs.archive.tables import TableArchive
 from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.folder import Folder, folder_at
+
+Archive: TypeAlias = ParquetArchive | TableArchive
+"""The archive of one outbox. Used by the driver, or by a client of Spark Connect."""
 
 
 def open_archive(spark: SparkSession, location: str, new: str | None = None) -> Archive:

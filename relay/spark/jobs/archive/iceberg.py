@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from relay.spark.jobs.archive.tables import CREATED, EVENT_COLUMNS, EVENT_NAMES, EVENTS, RUNS
+from relay.spark.jobs.archive.model import CREATED, EVENT_COLUMNS, EVENT_NAMES, EVENTS, RUNS
 from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.parquet import ROW_GROUP_BYTES
 
@@ -28,7 +28,7 @@ _NAME: Final = re.compile(r"\w+(\.\w+)+")
 
 @dataclass(frozen=True, slots=True)
 class IcebergTables:
-    """Two Iceberg tables of a catalog; they are ``Tables``."""
+    """Two Iceberg tables of a catalog."""
 
     spark: SparkSession
     location: str
@@ -49,7 +49,10 @@ class IcebergTables:
         return str(first["outbox"])
 
     def create(self, outbox: str, first: DataFrame) -> None:  # noqa: ARG002 - the first row has the outbox
-        """Create the table of rows, then ``RUNS`` with its first row. Raises ArchiveError for a foreign table."""
+        """Create the table of rows, then ``RUNS`` with its first row; after a crash it is called again.
+
+        Raises ArchiveError for a foreign table.
+        """
         if not self._exists(EVENTS):
             rows = self.spark.createDataFrame([], EVENT_COLUMNS).writeTo(self._name(EVENTS)).using(ICEBERG)
             rows = rows.tableProperty("write.parquet.row-group-size-bytes", str(ROW_GROUP_BYTES))

@@ -22,6 +22,11 @@ from relay.spark.jobs.errors import ArchiveError
 
 FORMAT: Final = 1
 
+BEGUN: Final = "begun"
+MANIFEST: Final = "json"
+DISCARDED: Final = "discarded"
+"""Files of a run, by the end of their names: ``R.begun``."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
@@ -63,21 +68,6 @@ class Closed:
         return json.dumps({"kept": self.retained})
 
 
-def begun_name(run: str) -> str:
-    """The file that says that the run writes rows."""
-    return f"{run}.begun"
-
-
-def manifest_name(run: str) -> str:
-    """The file of the run's manifest."""
-    return f"{run}.json"
-
-
-def discarded_name(run: str) -> str:
-    """The file that says that the run's files were discarded."""
-    return f"{run}.discarded"
-
-
 def closed_name(run: str, by: str) -> str:
     """The file that says that the run was closed."""
     return f"{run}.closed.json" if by == run else f"{run}.closed.{by}"
@@ -94,7 +84,7 @@ class RunLedger:
 
     def runs(self) -> list[str]:
         """Runs with a manifest, oldest first."""
-        return sorted(run for run, kind in self._kinds() if kind == "json" and not self.is_discarded(run))
+        return sorted(run for run, kind in self._kinds() if kind == MANIFEST and not self.is_discarded(run))
 
     def open_runs(self) -> list[str]:
         """Runs whose rows may still be in the table."""
@@ -102,16 +92,16 @@ class RunLedger:
 
     def strays(self) -> list[str]:
         """Runs that have begun to write and have no manifest."""
-        runs = sorted(run for run, kind in self._kinds() if kind == "begun")
-        return [run for run in runs if manifest_name(run) not in self.files and not self.is_discarded(run)]
+        runs = sorted(run for run, kind in self._kinds() if kind == BEGUN)
+        return [run for run in runs if f"{run}.{MANIFEST}" not in self.files and not self.is_discarded(run)]
 
     def is_discarded(self, run: str) -> bool:
         """Whether the run's files were discarded."""
-        return discarded_name(run) in self.files
+        return f"{run}.{DISCARDED}" in self.files
 
     def manifest(self, run: str) -> Manifest:
         """A run's manifest. Raises ArchiveError for a run without one, and for one that was discarded."""
-        name = manifest_name(run)
+        name = f"{run}.{MANIFEST}"
         if name not in self.files or self.is_discarded(run):
             raise ArchiveError(f"{self.path}/{name}: is missing, or another run has discarded run {run}")
         content = parse(self.files[name], f"{self.path}/{name}")

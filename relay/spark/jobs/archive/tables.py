@@ -1,4 +1,4 @@
-"""An archive in tables of a format with atomic commits: Delta Lake, Iceberg. ``Tables`` is what differs between them.
+"""An archive in tables of a format with atomic commits: ``delta``, ``iceberg``.
 
     events   the archived rows, with ``COLUMNS`` and ``PARTITIONS``, partitioned by ``run`` and ``day``
     runs     the states of each run, a row for each: begun, published, closed; or discarded, or withdrawn
@@ -23,18 +23,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from relay.spark.jobs.archive.delta import DeltaTables
+from relay.spark.jobs.archive.iceberg import IcebergTables
 from relay.spark.jobs.archive.ledger import Manifest
-from relay.spark.jobs.archive.model import COLUMNS, PARTITIONS, Days, check_owner
+from relay.spark.jobs.archive.model import CREATED, EVENT_COLUMNS, EVENT_NAMES, EVENTS, RUNS, Days, check_owner
 
-EVENTS: Final = "events"
-RUNS: Final = "runs"
-
-EVENT_COLUMNS: Final = f"{COLUMNS}, {PARTITIONS}"
 RUN_COLUMNS: Final = (
     "run string, state string, at timestamp, outbox string, rows bigint, checksum string, before string, "
     "statuses array<string>, files int, retained bigint, closed_by string"
@@ -42,10 +40,6 @@ RUN_COLUMNS: Final = (
 """The first row has the ``outbox``, a ``published`` one ``rows`` to ``files``, as a manifest has them, a ``closed`` one
 ``retained``, the number of rows that stayed in the outbox, and the run that deleted the others."""
 
-CREATED: Final = "created"
-"""The state of the first row of ``RUNS``, which belongs to no run."""
-
-EVENT_NAMES: Final = tuple(column.split()[0] for column in EVENT_COLUMNS.split(", "))
 _BEGUN: Final = "begun"
 _PUBLISHED: Final = "published"
 _CLOSED: Final = "closed"
@@ -53,50 +47,12 @@ _DISCARDED: Final = "discarded"
 _WITHDRAWN: Final = "withdrawn"
 
 
-class Tables(Protocol):
-    """The two tables of an archive. Every method that writes makes one atomic commit."""
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session."""
-        ...
-
-    @property
-    def location(self) -> str:
-        """The folder or the name."""
-        ...
-
-    @property
-    def file(self) -> Column:
-        """The address of the file of a row of ``read``."""
-        ...
-
-    def owner(self) -> str | None:
-        """The archive's outbox; None before ``create``."""
-        ...
-
-    def create(self, outbox: str, first: DataFrame) -> None:
-        """Create both tables, with ``first`` in ``RUNS``, and record the outbox; after a crash it is called again."""
-        ...
-
-    def read(self, name: str) -> DataFrame:
-        """``EVENTS`` or ``RUNS``, as of now."""
-        ...
-
-    def append(self, name: str, rows: DataFrame) -> None:
-        """Add rows to ``EVENTS`` or ``RUNS``."""
-        ...
-
-    def replace(self, run: str, rows: DataFrame) -> None:
-        """Replace all rows of one run in ``EVENTS``."""
-        ...
-
-
 @dataclass(slots=True)
 class TableArchive:
     """An ``Archive`` in tables."""
 
-    tables: Tables
+    tables: DeltaTables | IcebergTables
+    """Each method of theirs that writes makes one atomic commit."""
     _known: set[tuple[str, str]] = field(default_factory=set)
     """The run and the state of each row of ``runs``, as this archive has read and written them."""
 
@@ -166,7 +122,7 @@ class TableArchive:
             files=len(manifest.files),
         )
 
-    def retain(self, _run: str, _by: str, remaining: DataFrame) -> DataFrame:
+    def retain(self, run: str, by: str, remaining: DataFrame) -> DataFrame:  # noqa: ARG002 - the commit names the run
         """Evaluate, and hold the ids in Spark's memory. Ids that an executor loses are evaluated again."""
         retained = remaining.persist()
         retained.count()
