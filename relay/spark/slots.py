@@ -22,8 +22,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import Final, Self
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Final
 from uuid import UUID
 
 from relay.postgres.connect import SyncConnection
@@ -49,9 +49,12 @@ def slot(
     Waits without a deadline: the tasks that hold the slots end.
     """
     wait = _FIRST_WAIT
-    with _Turn(run_id) as turn:
+    holder: socket.socket | None = None
+    with ExitStack() as turn:  # the right to check for a free lock; other tasks go ahead after a long wait
         while True:
-            turn.take()
+            if holder is None and sys.platform == "linux":
+                holder = _bind([_address(run_id, "turn")], time.monotonic() + _LONGEST_TURN)
+                turn.enter_context(holder or nullcontext())
             with (
                 _local_slot(run_id, slots),
                 closing(open_connection()) as connection,
@@ -63,31 +66,6 @@ def slot(
                     return
             time.sleep(wait * random.uniform(0.5, 1.5))
             wait = min(wait * 2, _LONGEST_WAIT)
-
-
-class _Turn:
-    """The right to check for a free lock. One task of a machine has it at a time; others go ahead after a long wait."""
-
-    def __init__(self, run_id: UUID) -> None:
-        self._address = _address(run_id, "turn")
-        self._holder: socket.socket | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def take(self) -> None:
-        """Wait for the right, unless this task has it already."""
-        if self._holder is None and sys.platform == "linux":
-            self._holder = _bind([self._address], time.monotonic() + _LONGEST_TURN)
-
-    def close(self) -> None:
-        """Pass it on to the next task."""
-        if self._holder is not None:
-            self._holder.close()
-            self._holder = None
 
 
 def _take(connection: SyncConnection, run_id: UUID, slots: int, statements: SparkStatements) -> bool:
