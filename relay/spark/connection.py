@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, TypeVar
 
 import psycopg
@@ -20,12 +20,13 @@ from psycopg import IsolationLevel
 from relay.core.errors import StorageUnavailable
 from relay.postgres import connect as connections
 from relay.postgres.connect import SyncConnection, close_and_wait
-from relay.postgres.errors import classify, is_passing, may_connect_later
+from relay.postgres.errors import classify, is_passing, may_connect_later, translating
 from relay.postgres.sql import statement
 from relay.postgres.url import ConnectionParameters, connection_parameters
 
 _log = logging.getLogger(__name__)
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 APPLICATION: Final = "openoutbox-spark"
@@ -138,30 +139,30 @@ def persist(work: Callable[[Wait], T], max_wait: float) -> T:
                 raise
 
 
-class TaskConnection:
-    """One connection of a task for work that may be repeated; opened when it is needed, and again after a loss."""
+def run_each(url: str, doing: str, parts: Iterable[P], work: Callable[[P, SyncConnection], T]) -> Iterator[T]:
+    """In a task: the result of ``work`` for each part, as by ``persist``, over one connection.
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._connection: SyncConnection | None = None
+    It is opened for the first part, and again after a loss. Raises StorageError and its subclasses.
+    """
+    connection: SyncConnection | None = None
 
-    def run(self, work: Callable[[SyncConnection], T]) -> T:
-        """Do ``work``, as ``persist`` does. Raises psycopg's errors, and StorageUnavailable."""
+    def once(part: P, wait: Wait) -> T:
+        nonlocal connection
+        if connection is None:
+            connection = connect(url, writes=True, wait=wait)
+        try:
+            return work(part, connection)
+        except psycopg.Error:
+            close_and_wait(connection)  # also one that is open still: after a failover its server may be a standby
+            connection = None
+            raise
 
-        def once(wait: Wait) -> T:
-            if self._connection is None:
-                self._connection = connect(self._url, writes=True, wait=wait)
-            try:
-                return work(self._connection)
-            except psycopg.Error:
-                self.close()  # also one that is open still: after a failover its server may be a standby
-                raise
-
-        return persist(once, DEFAULT_MAX_WAIT)
-
-    def close(self) -> None:
-        """Close the connection, if one is open."""
-        connection, self._connection = self._connection, None
+    try:
+        for part in parts:
+            with translating(doing):
+                result = persist(partial(once, part), DEFAULT_MAX_WAIT)
+            yield result
+    finally:
         if connection is not None:
             close_and_wait(connection)
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from relay.postgres.connect import SyncConnection
-from relay.postgres.errors import translating
-from relay.spark.connection import TaskConnection, transaction
+from relay.spark.connection import run_each, transaction
 from relay.spark.statements import SparkStatements
 
 _LOCK_WAIT = "60s"
@@ -50,16 +48,9 @@ class Removal:
 
         A database that restarts is waited for: a deletion that is repeated finds its rows gone.
         """
-        connection = TaskConnection(self.url)
-        try:
-            for batch in batches:
-                for start in range(0, batch.num_rows, self.batch_rows):
-                    part = batch.slice(start, self.batch_rows)
-                    with translating("deleting archived rows"):
-                        left = connection.run(partial(self._remove, part))
-                    yield left
-        finally:
-            connection.close()
+        starts = ((batch, start) for batch in batches for start in range(0, batch.num_rows, self.batch_rows))
+        parts = (batch.slice(start, self.batch_rows) for batch, start in starts)
+        yield from run_each(self.url, "deleting archived rows", parts, self._remove)
 
     def _remove(self, batch: pa.RecordBatch, connection: SyncConnection) -> pa.RecordBatch:
         ids = batch.column("event_id").to_pylist()

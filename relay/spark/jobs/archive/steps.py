@@ -35,7 +35,7 @@ from relay.spark.jobs.archive.ledger import DataFile, Manifest
 from relay.spark.jobs.archive.lock import ArchiveLock
 from relay.spark.jobs.archive.model import COLUMNS, day, new_run, type_folder
 from relay.spark.jobs.errors import ArchiveError
-from relay.spark.jobs.settled import SettledTable, settled_rows
+from relay.spark.jobs.settled import settled_rows
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
 Step = Callable[[], None]
@@ -101,7 +101,7 @@ class ArchiveRun:
         if self._job.keep:
             return
         for run in self._archive.open_runs():
-            self._close(run, self._remove(run))
+            self._archive.close(run, self.progress.run, self._remove(run))
             self.progress.recovered.append(run)
 
     def write(self) -> None:
@@ -164,13 +164,13 @@ class ArchiveRun:
     def close(self) -> None:
         """End the run."""
         if self._retained is not None:
-            self.progress.left = self._close(self.progress.run, self._retained)
+            self.progress.left = self._archive.close(self.progress.run, self.progress.run, self._retained)
             self.progress.deleted = self.progress.archived - self.progress.left
 
     def selected(self, names: Sequence[str]) -> DataFrame:
         """Columns of the rows above the age."""
-        outbox = SettledTable(self._job.url, self._job.table)
-        return settled_rows(self._spark, outbox, names, self._job.statuses, None, self.progress.before)
+        job = self._job
+        return settled_rows(self._spark, job.url, job.table, names, job.statuses, None, self.progress.before)
 
     def _check_alone(self) -> None:
         """Raises ArchiveError where another run had the lock meanwhile: it has discarded or closed this run."""
@@ -185,9 +185,6 @@ class ArchiveRun:
         """Delete the run's rows from the table; the ids of those that stay."""
         removal = Removal(self._job.url, self._statements, self._job.batch_rows, self._job.max_connections)
         return self._archive.retain(run, self.progress.run, removal.remaining(self._archive.rows(run)))
-
-    def _close(self, run: str, retained: DataFrame) -> int:
-        return self._archive.close(run, self.progress.run, retained)
 
 
 @contextmanager

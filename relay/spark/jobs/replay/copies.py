@@ -10,15 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 import pyarrow as pa
 
 from relay.postgres.connect import SyncConnection
-from relay.postgres.errors import translating
-from relay.spark.connection import TaskConnection, transaction
+from relay.spark.connection import run_each, transaction
 from relay.spark.statements import SparkStatements
 
 NAMES: Final = ("event_id", "event_type", "partition_key", "payload", "headers", "created_at", "delivered_at")
@@ -48,18 +46,15 @@ class Copying:
 
         A database that restarts is waited for: the ledger knows the copies of an insert whose reply was lost.
         """
-        connection = TaskConnection(self.url)
+        yield from run_each(self.url, "inserting copies", self._paced(batches), self._insert)
+
+    def _paced(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         due = 0.0
-        try:
-            for batch in batches:
-                for part in self._parts(batch):
-                    time.sleep(max(due - time.monotonic(), 0.0))
-                    due = time.monotonic() + (0.0 if self.rate is None else part.num_rows / self.rate)
-                    with translating("inserting copies"):
-                        counts = connection.run(partial(self._insert, part))
-                    yield counts
-        finally:
-            connection.close()
+        for batch in batches:
+            for part in self._parts(batch):
+                time.sleep(max(due - time.monotonic(), 0.0))
+                due = time.monotonic() + (0.0 if self.rate is None else part.num_rows / self.rate)
+                yield part
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pieces with a bounded number of rows and bytes (a row may be larger); with a rate, of one second's rows."""

@@ -33,7 +33,7 @@ from relay.spark.jobs.archive.model import type_folder
 from relay.spark.jobs.outbox import identify
 from relay.spark.jobs.replay.arguments import Bound, ReplayArguments
 from relay.spark.jobs.replay.copies import COUNTS, NAMES, Copying
-from relay.spark.jobs.settled import SettledTable, in_time, settled_rows
+from relay.spark.jobs.settled import between, settled_at, settled_rows
 from relay.spark.setup import create_ledger
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
@@ -123,11 +123,11 @@ def _selected(spark: SparkSession, job: ReplayArguments, start: datetime, names:
     selecting = ("status", "delivered_at", "updated_at", "event_type", "partition_key", "headers")
     columns = tuple(dict.fromkeys((*names, *selecting)))
     if job.archive is None:
-        rows = settled_rows(spark, SettledTable(job.url, job.table), columns, job.selected_statuses, since, until)
+        rows = settled_rows(spark, job.url, job.table, columns, job.selected_statuses, since, until)
     else:
         first = None if since is None else since.astimezone(UTC).date()
         rows = read_archive(spark, job.archive, first, until.astimezone(UTC).date())
-        rows = rows.where(f.col("status").isin(*job.selected_statuses) & in_time(since, until))
+        rows = rows.where(f.col("status").isin(*job.selected_statuses) & between(settled_at(), since, until))
     if job.types:
         rows = rows.where(_of_types(job.types, placed=job.archive is not None))
     if job.keys:
