@@ -107,6 +107,10 @@ class OptionParser:
             raise ConfigError(f"option {name}: {text!r} is not a number from {least} to {most}")
         return int(text)
 
+    def connections(self) -> int:
+        """The most connections, and tasks that read, by the option ``numPartitions``."""
+        return self.number("numPartitions", DEFAULT_CONNECTIONS, MOST_CONNECTIONS)
+
     def max_wait(self) -> float:
         """Seconds for which an unavailable database is waited for, by the option ``maxWait``."""
         return self.seconds("maxWait", DEFAULT_MAX_WAIT)

@@ -1,8 +1,4 @@
-"""``format("openoutbox_deliverylog")``: the attempts of a delivery log in PostgreSQL.
-
-Spark registers it automatically from the top-level module ``pyspark_openoutbox_deliverylog``;
-``spark.dataSource.register`` does the same by hand. Options and columns are in docs/guide/spark.md.
-"""
+"""``format("openoutbox_deliverylog")``: the attempts of a delivery log in PostgreSQL."""
 
 from __future__ import annotations
 

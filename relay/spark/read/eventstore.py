@@ -1,25 +1,54 @@
-"""``format("openoutbox_eventstore")``: the event store for Spark, as a batch and as a stream.
-
-Spark registers it automatically from the top-level module ``pyspark_openoutbox_eventstore``;
-``spark.dataSource.register`` does the same by hand. Options and columns are in docs/guide/spark.md.
-"""
+"""``format("openoutbox_eventstore")``: the event store for Spark, as a batch and as a stream."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Final
 
-from pyspark.sql.datasource import DataSource
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from relay.core.checkpoint import Checkpoint
 from relay.core.errors import ConfigError
-from relay.spark.read.eventreader import EventReader
-from relay.spark.read.events import Events
+from relay.postgres.errors import translating
+from relay.spark.connection import Wait, persist, transaction
+from relay.spark.read.events import Events, Share, shares
 from relay.spark.read.eventstream import EventStream
 from relay.spark.read.fields import EVENTS, fields_of, schema_of
 from relay.spark.read.read_options import event_options
 
 _SINCE_4_2: Final = "pyspark.sql.streaming.datasource"
+
+
+class EventReader(DataSourceReader):
+    """A batch: from one position to another, or to the end at the planning of the query.
+
+    Plans on the driver, is pickled, and reads in tasks.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def partitions(self) -> list[InputPartition]:
+        """On the driver: the tasks' shares. Raises ConfigError and SchemaError for an unreadable store."""
+        options = self._events.options
+        with translating("planning to read events"):
+            horizon = persist(self._horizon, options.max_wait)
+        end = horizon if options.end is None else min(options.end, horizon)
+        start = end if options.start is None else options.start
+        return list(shares(start, end, options.partitions)) or [Share(end, end)]
+
+    def _horizon(self, wait: Wait) -> int:
+        with self._events.connect(wait) as connection, transaction(connection, reads=True):
+            self._events.check(connection)
+            self._events.question(connection, Checkpoint(self._events.options.start or 0))
+            return self._events.horizon(connection)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor: one share."""
+        return self._events.read(partition)
 
 
 class EventStoreDataSource(DataSource):

@@ -37,23 +37,13 @@ _TICK: Final = timedelta(microseconds=1)
 _LAST_ID: Final = UUID(int=(1 << 128) - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class FilterTable:
-    """The parameters of a reading statement: a column's name with ``_in``, ``_from`` and so on."""
-
-    fields: tuple[Field, ...]
-    parameters: frozenset[str]
-
-    def no_conditions(self) -> Values:
-        """NULL for every parameter."""
-        return dict.fromkeys(self.parameters)
-
-
 @dataclass(slots=True)
 class Conditions:
     """The pushed conditions; a row must match all of them."""
 
-    table: FilterTable
+    fields: tuple[Field, ...]
+    names: frozenset[str]
+    """The parameters of the reading statement: a column's name with ``_in``, ``_from`` and so on."""
     values: Values = field(default_factory=dict)
 
     def push(self, filters: Iterable[Filter]) -> list[Filter]:
@@ -62,12 +52,12 @@ class Conditions:
 
     def parameters(self) -> Values:
         """Values for all parameters of the statement; NULL for no condition."""
-        return self.table.no_conditions() | self.values
+        return dict.fromkeys(self.names) | self.values
 
     def _push(self, condition: Filter) -> bool:
         inner = condition.child if isinstance(condition, Not) else condition
         attribute: tuple[str, ...] = getattr(inner, "attribute", ())
-        column = next((each for each in self.table.fields if attribute == (each.name,)), None)
+        column = next((each for each in self.fields if attribute == (each.name,)), None)
         if column is None:
             return False
         pushed = False
@@ -144,7 +134,7 @@ class Conditions:
         return self._add(name, condition.value, max)
 
     def _add(self, name: str, value: object, both: Callable[[Any, Any], Any]) -> bool:
-        if name not in self.table.parameters:
+        if name not in self.names:
             return False
         self.values[name] = both(self.values[name], value) if name in self.values else value
         return True

@@ -10,10 +10,7 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_SCHEMA, TableName, checked_schema
 from relay.spark.connection import DEFAULT_MAX_WAIT
-from relay.spark.optionparser import OptionParser
-
-DEFAULT_PARTITIONS: Final = 8
-MOST_PARTITIONS: Final = 10_000
+from relay.spark.optionparser import DEFAULT_CONNECTIONS, OptionParser
 
 _COMMON: Final = ("url", "columns", "numPartitions", "maxWait")
 _TABLE: Final = (*_COMMON, "pushdown", "snapshot")
@@ -27,7 +24,7 @@ class ReadOptions:
 
     url: str = field(repr=False)
     columns: tuple[str, ...] = ()
-    partitions: int = DEFAULT_PARTITIONS
+    partitions: int = DEFAULT_CONNECTIONS
     max_wait: float = DEFAULT_MAX_WAIT
 
 
@@ -71,7 +68,7 @@ def _table_options(values: OptionParser, table: TableName) -> TableOptions:
     return TableOptions(
         url=values.url,
         columns=_columns(values),
-        partitions=_partitions(values),
+        partitions=values.connections(),
         max_wait=values.max_wait(),
         table=table,
         pushdown=values.flag("pushdown", default=False),
@@ -85,7 +82,7 @@ def event_options(options: Mapping[str, str]) -> EventOptions:
     return EventOptions(
         url=values.url,
         columns=_columns(values),
-        partitions=_partitions(values),
+        partitions=values.connections(),
         max_wait=values.max_wait(),
         store_schema=checked_schema(values.text("storeSchema") or DEFAULT_SCHEMA),
         tenants=_tenants(values.names("tenants")) or None,
@@ -98,10 +95,6 @@ def event_options(options: Mapping[str, str]) -> EventOptions:
 
 def _columns(values: OptionParser) -> tuple[str, ...]:
     return tuple(name.lower() for name in values.names("columns"))
-
-
-def _partitions(values: OptionParser) -> int:
-    return values.number("numPartitions", DEFAULT_PARTITIONS, MOST_PARTITIONS)
 
 
 def _tenants(names: Sequence[str]) -> tuple[UUID, ...]:

@@ -23,7 +23,7 @@ from relay.spark.connection import Wait, closing, connect, persist, transaction
 from relay.spark.read.copyout import portions
 from relay.spark.read.decode import decode
 from relay.spark.read.fields import Field, arrow_schema, requested_fields
-from relay.spark.read.filters import Conditions, FilterTable, Values
+from relay.spark.read.filters import Conditions, Values
 from relay.spark.read.ranges import Range, by_key, by_page
 from relay.spark.read.read_options import TableOptions
 from relay.spark.read.snapshots import adopt_snapshot, share_snapshots
@@ -48,9 +48,9 @@ class Source:
     select: str
     """The name of its statement in ``sql/spark/read.sql``."""
 
-    def table(self) -> FilterTable:
-        """The parameters of its statement."""
-        return FilterTable(self.fields, parameters_of(self.select))
+    def conditions(self) -> Conditions:
+        """No conditions yet, for the parameters of its statement."""
+        return Conditions(self.fields, parameters_of(self.select))
 
 
 class TableReader(DataSourceReader):
@@ -63,7 +63,7 @@ class TableReader(DataSourceReader):
         self._chosen = chosen
         self._schema = schema
         self._snapshot = options.snapshot
-        self._values = source.table().no_conditions()
+        self._values = source.conditions().parameters()
 
     def partitions(self) -> list[InputPartition]:
         """On the driver: the tasks' shares. Raises SchemaError for a missing table or right."""
@@ -110,7 +110,7 @@ class FilteringReader(TableReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """On the driver: push conditions; returns those that Spark must evaluate."""
-        conditions = Conditions(self._source.table())
+        conditions = self._source.conditions()
         rest = conditions.push(filters)
         self._values = conditions.parameters()
         return rest

@@ -57,13 +57,7 @@ class RunSummary:
 
     def counts(self) -> dict[str, int]:
         """The numbers by their names."""
-        return {
-            "rows": self.rows,
-            "new": self.new,
-            "skipped": self.skipped,
-            "bytes": self.bytes,
-            "retries": self.retries,
-        }
+        return {name: getattr(self, name) for name in ("rows", "new", "skipped", "bytes", "retries")}
 
 
 def prepare(options: WriteOptions) -> SparkStatements:

@@ -11,7 +11,7 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.postgres.sql import TableName, is_identifier
 from relay.spark.connection import DEFAULT_MAX_WAIT
-from relay.spark.optionparser import DEFAULT_CONNECTIONS, MOST_CONNECTIONS, OptionParser
+from relay.spark.optionparser import DEFAULT_CONNECTIONS, OptionParser
 from relay.spark.statements import DEFAULT_SCHEMA
 
 DEFAULT_BATCH_ROWS: Final = 50_000
@@ -78,7 +78,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         id_columns=values.names("idColumns"),
         job=values.text("job") or name,
         commit=values.choice("commit", Commit.ATOMIC),
-        max_connections=values.number("numPartitions", DEFAULT_CONNECTIONS, MOST_CONNECTIONS),
+        max_connections=values.connections(),
         max_wait=values.max_wait(),
         batch_rows=values.number("batchsize", DEFAULT_BATCH_ROWS, MOST_BATCH_ROWS),
         staging_schema=_schema(values.text("stagingSchema") or DEFAULT_SCHEMA),

@@ -11,10 +11,10 @@ from pyspark.sql import datasource as d
 
 from relay.postgres.sql import variant
 from relay.spark.read.fields import OUTBOX
-from relay.spark.read.filters import Conditions, FilterTable
+from relay.spark.read.filters import Conditions
 from relay.spark.read.statements import parameters_of
 
-TABLE = FilterTable(OUTBOX, parameters_of("read_events"))
+PARAMETERS = parameters_of("read_events")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 ID = UUID("0190a0b0-0000-7000-8000-00000000000f")
@@ -24,7 +24,7 @@ CREATED, DELIVERED, IDS = ("created_at",), ("delivered_at",), ("event_id",)
 
 
 def pushed(*filters: d.Filter) -> tuple[dict[str, Any], list[d.Filter]]:
-    conditions = Conditions(TABLE)
+    conditions = Conditions(OUTBOX, PARAMETERS)
     rest = conditions.push(filters)
     return conditions.values, rest
 
@@ -125,10 +125,10 @@ def test_times_of_any_zone_are_one_moment() -> None:
 
 
 def test_every_parameter_has_a_value() -> None:
-    conditions = Conditions(TABLE)
+    conditions = Conditions(OUTBOX, PARAMETERS)
     conditions.push([d.EqualTo(STATUS, "DEAD")])
     values = conditions.parameters()
-    assert values.keys() == TABLE.parameters
+    assert values.keys() == PARAMETERS
     assert {name for name, value in values.items() if value is not None} == {"status_in"}
 
 
