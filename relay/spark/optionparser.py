@@ -6,7 +6,7 @@ Every invalid value is a ConfigError that names the option. The URL, which may h
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -35,6 +35,7 @@ _TABLES: Final = (
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 Choice = TypeVar("Choice", bound=StrEnum)
+T = TypeVar("T")
 
 
 class OptionParser:
@@ -100,12 +101,7 @@ class OptionParser:
 
     def number(self, name: str, default: int, most: int, least: int = 1) -> int:
         """A whole number from ``least`` to ``most``."""
-        text = self._values.get(name.lower())
-        if text is None:
-            return default
-        if not text.strip().isdecimal() or not least <= int(text) <= most:
-            raise ConfigError(f"option {name}: {text!r} is not a number from {least} to {most}")
-        return int(text)
+        return self._parsed(name, default, whole_number(most, least))
 
     def connections(self) -> int:
         """The most connections, and tasks that read, by the option ``numPartitions``."""
@@ -117,13 +113,7 @@ class OptionParser:
 
     def seconds(self, name: str, default: float) -> float:
         """A duration with its unit, such as ``90m``, in seconds."""
-        text = self._values.get(name.lower())
-        if text is None:
-            return default
-        try:
-            return parse_duration(text)
-        except ValueError as error:
-            raise ConfigError(f"option {name}: {error}") from None
+        return self._parsed(name, default, parse_duration)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """True or false, in any case."""
@@ -134,18 +124,50 @@ class OptionParser:
 
     def choice(self, name: str, default: Choice) -> Choice:
         """One of the values of the default's class, in any case."""
-        text = self._values.get(name.lower()) or default.value
-        try:
-            return type(default)(text.lower())
-        except ValueError:
-            raise ConfigError(f"option {name}: {text!r} is not one of {', '.join(type(default))}") from None
+        if not self._values.get(name.lower()):
+            return default
+        return type(default)(self._parsed(name, default.value, one_of(*type(default))))
 
     def uuid(self, name: str) -> UUID | None:
         """A UUID."""
+        return self._parsed(name, None, uuid_of)
+
+    def _parsed(self, name: str, default: T, parse: Callable[[str], T]) -> T:
         text = self._values.get(name.lower())
         if text is None:
-            return None
+            return default
         try:
-            return UUID(text)
-        except ValueError:
-            raise ConfigError(f"option {name}: {text!r} is not a UUID") from None
+            return parse(text)
+        except ValueError as error:
+            raise ConfigError(f"option {name}: {error}") from None
+
+
+def whole_number(most: int, least: int = 1) -> Callable[[str], int]:
+    """The parser of a number in this range; it raises ValueError."""
+
+    def parse(text: str) -> int:
+        if not text.strip().isdecimal() or not least <= int(text) <= most:
+            raise ValueError(f"{text!r} is not a number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def one_of(*values: str) -> Callable[[str], str]:
+    """The parser of one of these values, in any case; it raises ValueError."""
+    known = {value.lower(): value for value in values}
+
+    def parse(text: str) -> str:
+        if text.lower() not in known:
+            raise ValueError(f"{text!r} is not one of {', '.join(known)}")
+        return known[text.lower()]
+
+    return parse
+
+
+def uuid_of(text: str) -> UUID:
+    """Raises ValueError, which shows the text."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a UUID") from None

@@ -25,6 +25,7 @@ from relay.core.errors import ConfigError
 from relay.core.secrets import is_secret
 from relay.postgres.sql import DEFAULT_TABLE, TableName
 from relay.postgres.url import check_url
+from relay.spark.optionparser import one_of, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,25 +132,12 @@ def pairs(metavar: str) -> Kind:
 
 def count(most: int) -> Kind:
     """A whole number from 1 on."""
-
-    def parse(text: str) -> int:
-        if not text.strip().isdecimal() or not 1 <= int(text) <= most:
-            raise ValueError(f"{text!r} is not a number from 1 to {most}")
-        return int(text)
-
-    return Kind("N", parse)
+    return Kind("N", whole_number(most))
 
 
 def choice(*values: str) -> Kind:
     """One of these values, in any case."""
-    known = {value.lower(): value for value in values}
-
-    def parse(text: str) -> str:
-        if text.lower() not in known:
-            raise ValueError(f"{text!r} is not one of {', '.join(known)}")
-        return known[text.lower()]
-
-    return Kind("{" + ",".join(known) + "}", parse)
+    return Kind("{" + ",".join(values).lower() + "}", one_of(*values))
 
 
 def _names(text: str) -> tuple[str, ...]:

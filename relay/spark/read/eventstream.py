@@ -74,8 +74,11 @@ class EventStream(DataSourceStreamReader):
         return self.events.read(partition)
 
     def stop(self) -> None:
-        """Close the connection at the end of the stream."""
-        self._disconnect()
+        """Close the connection, at the end of the stream or after a loss."""
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
 
     def horizon(self) -> int:
         """The position up to which may be read now. Raises StorageUnavailable after ``maxWait``."""
@@ -116,11 +119,5 @@ class EventStream(DataSourceStreamReader):
             with transaction(self._connection, reads=True):
                 return work(self._connection)
         except psycopg.Error:
-            self._disconnect()
+            self.stop()
             raise
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            with suppress(psycopg.Error):
-                self._connection.close()
-            self._connection = None

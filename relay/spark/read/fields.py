@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from typing import Final
 
 import pyarrow as pa
@@ -26,30 +26,21 @@ from pyspark.sql.types import (
 from relay.core.errors import ConfigError
 
 
-class FieldKind(StrEnum):
-    """The type in which PostgreSQL sends a column."""
+class FieldKind(Enum):
+    """The type in which PostgreSQL sends a column, by its name, in Spark and in Arrow."""
 
-    uuid = "uuid"
-    text = "text"
-    jsonb = "jsonb"
-    bytea = "bytea"
-    time = "time"
-    integer = "integer"
-    bigint = "bigint"
-    boolean = "boolean"
+    uuid = "uuid", StringType(), pa.string()
+    text = "text", StringType(), pa.string()
+    jsonb = "jsonb", StringType(), pa.string()
+    bytea = "bytea", BinaryType(), pa.binary()
+    time = "time", TimestampType(), pa.timestamp("us", tz="UTC")
+    integer = "integer", IntegerType(), pa.int32()
+    bigint = "bigint", LongType(), pa.int64()
+    boolean = "boolean", BooleanType(), pa.bool_()
 
-
-_TYPES: Final[dict[FieldKind, tuple[DataType, pa.DataType]]] = {
-    FieldKind.uuid: (StringType(), pa.string()),
-    FieldKind.text: (StringType(), pa.string()),
-    FieldKind.jsonb: (StringType(), pa.string()),
-    FieldKind.bytea: (BinaryType(), pa.binary()),
-    FieldKind.time: (TimestampType(), pa.timestamp("us", tz="UTC")),
-    FieldKind.integer: (IntegerType(), pa.int32()),
-    FieldKind.bigint: (LongType(), pa.int64()),
-    FieldKind.boolean: (BooleanType(), pa.bool_()),
-}
-"""In Spark and in Arrow."""
+    def __init__(self, _: str, spark: DataType, arrow: pa.DataType) -> None:
+        self.spark = spark
+        self.arrow = arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +55,7 @@ class Field:
 def _fields(text: str) -> tuple[Field, ...]:
     """A table's columns; ``null`` stands behind one that may be null."""
     words = [column.split() for column in text.split(", ")]
-    return tuple(Field(name, FieldKind(kind), nullable=bool(null)) for name, kind, *null in words)
+    return tuple(Field(name, FieldKind[kind], nullable=bool(null)) for name, kind, *null in words)
 
 
 OUTBOX: Final = _fields(
@@ -91,7 +82,7 @@ EVENTS: Final = _fields(
 
 def schema_of(fields: Sequence[Field]) -> StructType:
     """The columns as Spark's schema."""
-    return StructType([StructField(field.name, _TYPES[field.kind][0], field.nullable) for field in fields])
+    return StructType([StructField(field.name, field.kind.spark, field.nullable) for field in fields])
 
 
 def fields_of(names: Sequence[str], fields: Sequence[Field]) -> tuple[Field, ...]:
@@ -112,7 +103,7 @@ def requested_fields(schema: StructType, names: Sequence[str], fields: Sequence[
     if names and chosen != fields_of(names, fields):
         raise ConfigError("option columns: the schema has other columns; set one of the two")
     for field, column in zip(chosen, schema.fields, strict=True):
-        type_ = _TYPES[field.kind][0]
+        type_ = field.kind.spark
         if column.dataType != type_:
             raise ConfigError(
                 f"column {column.name}: is {column.dataType.simpleString()} in the user's schema; it must be "
@@ -124,4 +115,4 @@ def requested_fields(schema: StructType, names: Sequence[str], fields: Sequence[
 def arrow_schema(schema: StructType, fields: Sequence[Field]) -> pa.Schema:
     """The schema that Spark requires of a batch."""
     pairs = zip(fields, schema.fields, strict=True)
-    return pa.schema([pa.field(column.name, _TYPES[field.kind][1], column.nullable) for field, column in pairs])
+    return pa.schema([pa.field(column.name, field.kind.arrow, column.nullable) for field, column in pairs])

@@ -20,10 +20,10 @@ import psycopg
 from psycopg import ClientCursor, IsolationLevel
 
 from relay.core.errors import ConfigError, StorageError
-from relay.postgres.connect import SyncConnection, close_and_wait
+from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import statement
-from relay.spark.connection import connect, transaction
+from relay.spark.connection import closing, connect, transaction
 
 _GONE: Final = (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject)
 
@@ -31,8 +31,7 @@ _GONE: Final = (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedOb
 @contextmanager
 def exported_snapshot(url: str) -> Iterator[str]:
     """The name of a snapshot that is valid while the block runs. Raises StorageError and its subclasses."""
-    connection = connect(url)
-    try:
+    with closing(connect(url)) as connection:
         share_snapshots(connection)
         with transaction(connection, reads=True):
             with translating("exporting a snapshot"):
@@ -40,8 +39,6 @@ def exported_snapshot(url: str) -> Iterator[str]:
             if row is None:
                 raise StorageError("export_snapshot: the statement returned no row")
             yield str(row[0])
-    finally:
-        close_and_wait(connection)
 
 
 def share_snapshots(connection: SyncConnection) -> None:

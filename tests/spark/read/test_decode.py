@@ -16,7 +16,7 @@ from relay.core.errors import StorageError
 from relay.spark.read.decode import Rows, decode
 from relay.spark.read.fields import Field, FieldKind, arrow_schema, schema_of
 
-FIELDS = tuple(Field(kind.value, kind, nullable=True) for kind in FieldKind)
+FIELDS = tuple(Field(kind.name, kind, nullable=True) for kind in FieldKind)
 SCHEMA = arrow_schema(schema_of(FIELDS), FIELDS)
 SINCE_2000 = 946_684_800_000_000
 

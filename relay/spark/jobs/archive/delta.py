@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 
 from relay.spark.jobs.archive.model import EVENT_COLUMNS, EVENTS, RUNS
 from relay.spark.jobs.archive.record import DELTA, ArchiveRecord, read_record, write_record
@@ -31,20 +30,8 @@ class DeltaTables:
 
     folder: Folder
 
-    @property
-    def spark(self) -> SparkSession:
-        """The session."""
-        return self.folder.spark
-
-    @property
-    def location(self) -> str:
-        """The folder."""
-        return self.folder.path
-
-    @property
-    def file(self) -> Column:
-        """The address of a row's file."""
-        return f.col("_metadata.file_path")
+    file: ClassVar = "_metadata.file_path"
+    """The column with the address of a row's file."""
 
     def owner(self) -> str | None:
         """The outbox of the folder's record."""
@@ -53,23 +40,23 @@ class DeltaTables:
 
     def create(self, outbox: str, first: DataFrame) -> None:
         """Create each table by a commit, then write the record; after a crash it is called again."""
-        rows = self.spark.createDataFrame([], EVENT_COLUMNS)
+        rows = self.folder.spark.createDataFrame([], EVENT_COLUMNS)
         rows.write.format(DELTA).mode("append").partitionBy("run", "day").save(self._path(EVENTS))
         first.write.format(DELTA).mode("overwrite").save(self._path(RUNS))
         write_record(self.folder, ArchiveRecord(DELTA, outbox))
 
     def read(self, name: str) -> DataFrame:
         """The table's newest version."""
-        return self.spark.read.format(DELTA).load(self._path(name))
+        return self.folder.spark.read.format(DELTA).load(self._path(name))
 
     def append(self, name: str, rows: DataFrame) -> None:
         """Append in one commit."""
-        with _small_row_groups(self.spark):
+        with _small_row_groups(self.folder.spark):
             rows.write.format(DELTA).mode("append").save(self._path(name))
 
     def replace(self, run: str, rows: DataFrame) -> None:
         """Overwrite the run's partitions in one commit."""
-        with _small_row_groups(self.spark):
+        with _small_row_groups(self.folder.spark):
             writer = rows.write.format(DELTA).mode("overwrite").option("replaceWhere", f"run = '{run}'")
             writer.save(self._path(EVENTS))
 

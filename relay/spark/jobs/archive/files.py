@@ -19,11 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import reduce
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame
 
 from relay.spark.jobs.archive.ledger import (
     BEGUN,
@@ -55,10 +54,8 @@ class ParquetArchive:
         """The folder."""
         return self.folder.path
 
-    @property
-    def file(self) -> Column:
-        """The address of a row's file."""
-        return f.col("_metadata.file_path")
+    file: ClassVar = "_metadata.file_path"
+    """The column with the address of a row's file."""
 
     def exists(self) -> bool:
         """Whether the folder has a record, or manifests where Spark Connect cannot read an earlier record."""

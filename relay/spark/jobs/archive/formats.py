@@ -38,8 +38,8 @@ def open_archive(spark: SparkSession, location: str, new: str | None = None) -> 
     if name == ICEBERG:
         if not is_table_name(location):
             raise ArchiveError(f"{location}: --format {name}: give a table's name, CATALOG.NAMESPACE.TABLE")
-        return TableArchive(IcebergTables(spark, location))
-    return TableArchive(DeltaTables(folder)) if name == DELTA else ParquetArchive(folder)
+        return TableArchive(spark, location, IcebergTables(spark, location))
+    return TableArchive(spark, folder.path, DeltaTables(folder)) if name == DELTA else ParquetArchive(folder)
 
 
 def _recorded(folder: Folder) -> str | None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.model import CREATED, EVENT_COLUMNS, EVENT_NAMES, EVENTS, RUNS
@@ -34,10 +34,8 @@ class IcebergTables:
     location: str
     """The name of the table of rows, with its catalog and namespace."""
 
-    @property
-    def file(self) -> Column:
-        """The address of a row's file."""
-        return f.col("_file")
+    file: ClassVar = "_file"
+    """The column with the address of a row's file."""
 
     def owner(self) -> str | None:
         """The outbox in the first row of ``RUNS``. Raises ArchiveError for a table without such a row."""

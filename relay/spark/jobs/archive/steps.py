@@ -132,7 +132,7 @@ class ArchiveRun:
             self._archive.withdraw(run)
             return
         read = self._archive.rows(run)
-        sums = read.groupBy(self._archive.file.alias("path")).agg(*_sums()).collect()
+        sums = read.groupBy(f.col(self._archive.file).alias("path")).agg(*_sums()).collect()
         rows, checksum = sum(row["rows"] for row in sums), str(sum(int(row["checksum"]) for row in sums))
         events = read.select("event_id").distinct().count()
         if (rows, checksum) != self._written or events != rows:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.delta import DeltaTables
@@ -51,19 +51,17 @@ _WITHDRAWN: Final = "withdrawn"
 class TableArchive:
     """An ``Archive`` in tables."""
 
+    spark: SparkSession
+    location: str
+    """The folder, or the name of the table of rows."""
     tables: DeltaTables | IcebergTables
     """Each method of theirs that writes makes one atomic commit."""
     _known: set[tuple[str, str]] = field(default_factory=set)
     """The run and the state of each row of ``runs``, as this archive has read and written them."""
 
     @property
-    def location(self) -> str:
-        """The folder or the name."""
-        return self.tables.location
-
-    @property
-    def file(self) -> Column:
-        """The address of a row's file."""
+    def file(self) -> str:
+        """The column with the address of a row's file."""
         return self.tables.file
 
     def exists(self) -> bool:
@@ -90,7 +88,7 @@ class TableArchive:
         """Append that the run is discarded, which counts more than that it is published; then delete its rows."""
         if (run, _DISCARDED) not in self._known:
             self._record(run, _DISCARDED)
-        self.tables.replace(run, self.tables.spark.createDataFrame([], EVENT_COLUMNS))
+        self.tables.replace(run, self.spark.createDataFrame([], EVENT_COLUMNS))
 
     def open_runs(self) -> list[str]:
         """Runs that are published and not closed."""
@@ -162,7 +160,7 @@ class TableArchive:
     def _row(self, run: str, state: str, **values: object) -> DataFrame:
         row = {"run": run, "state": state, "at": datetime.now(UTC), **values}
         names = [column.split()[0] for column in RUN_COLUMNS.split(", ")]
-        return self.tables.spark.createDataFrame([tuple(row.get(name) for name in names)], RUN_COLUMNS).coalesce(1)
+        return self.spark.createDataFrame([tuple(row.get(name) for name in names)], RUN_COLUMNS).coalesce(1)
 
 
 def _runs(states: set[tuple[str, str]], *names: str) -> set[str]:

@@ -55,7 +55,10 @@ def from_topics(session: SparkSession, job: ReconcileArguments, rows: DataFrame)
     except _NO_SOURCE as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error) and "Failed to find" not in str(error):
             raise
-        raise ConfigError(_no_source(session)) from None
+        raise ConfigError(
+            "--kafka: this Spark has no Kafka source; give spark-submit, this command, or with Spark Connect "
+            f"start-connect-server.sh, --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
+        ) from None
 
 
 def from_consumer(session: SparkSession, job: ReconcileArguments) -> DataFrame:
@@ -84,10 +87,3 @@ def _topics(rows: DataFrame) -> tuple[str, ...]:
     if len(types) > MOST_TOPICS:
         raise ConfigError(f"--topics: the events have more than {MOST_TOPICS} types; name the topics to read")
     return tuple(sorted(topic for topic in types if _LEGAL.fullmatch(topic)))
-
-
-def _no_source(session: SparkSession) -> str:
-    return (
-        "--kafka: this Spark has no Kafka source; give spark-submit, this command, or with Spark Connect "
-        f"start-connect-server.sh, --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
-    )

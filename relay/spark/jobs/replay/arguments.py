@@ -28,6 +28,7 @@ from relay.spark.jobs.arguments import (
     spark_remote,
     texts,
 )
+from relay.spark.optionparser import uuid_of
 
 Bound = datetime | timedelta
 """A time, or an age at the first start of the replay."""
@@ -41,13 +42,6 @@ def _rate(value: str) -> float:
     if not 0.01 <= rate <= 1e9:
         raise ValueError(f"{value!r} is not a number of events a second from 0.01 on")
     return rate
-
-
-def _uuid(value: str) -> UUID:
-    try:
-        return UUID(value)
-    except ValueError:
-        raise ValueError(f"{value!r} is not a UUID") from None
 
 
 _STATUS: Final = replace(STATUS, absent=tuple)
@@ -70,7 +64,7 @@ class ReplayArguments(Arguments):
     keys: tuple[str, ...] = _selector("of that partition key; repeatable", texts("KEY"), flag="--key")
     tenants: tuple[str, ...] = _selector("of that tenant; repeatable", texts("TENANT"), flag="--tenant")
     tenant_header: str = _selector("the header that names the tenant", "NAME", default="tenant_id")
-    replay_id: UUID = option("of a replay to resume (default: a new id)", Kind("UUID", _uuid, absent=uuid7))
+    replay_id: UUID = option("of a replay to resume (default: a new id)", Kind("UUID", uuid_of, absent=uuid7))
     rate: float | None = option("events a second over the whole job, at most", Kind("N", _rate))
     nats_duplicate_window: float = option(
         "leave out, for now, events delivered within the stream's duplicate window: NATS would drop their copies",
