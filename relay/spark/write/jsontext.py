@@ -35,14 +35,10 @@ def json_array(columns: list[pa.Array]) -> pa.Array:
     """The JSON array of each row's values; decimals as in ``plain_decimals``, whose nulls are null."""
     pieces: list[Piece] = ["["]
     for number, column in enumerate(columns):
-        pieces += [*([","] if number else []), *_key_pieces(column)]
+        plain = pa.types.is_decimal(column.type)
+        value = [pc.fill_null(plain_decimals(column), "null")] if plain else _pieces(column)
+        pieces += [*([","] if number else []), *value]
     return _joined([*pieces, "]"], len(columns[0]))
-
-
-def _key_pieces(column: pa.Array) -> Sequence[Piece]:
-    if not pa.types.is_decimal(column.type):
-        return _pieces(column)
-    return [pc.fill_null(plain_decimals(column), "null")]
 
 
 def plain_decimals(column: pa.Array) -> pa.Array:
@@ -83,7 +79,7 @@ def _value(column: pa.Array, kind: pa.DataType) -> Sequence[Piece]:
 
 def _characters(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """What is between the quotes."""
-    if _is_binary(kind):
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _base64(column)
     text = column.cast(pa.string())
     return text if pa.types.is_date(kind) else _escape(text)
@@ -106,10 +102,6 @@ def _joined(pieces: Sequence[Piece], count: int) -> pa.Array:
     if len(merged) == 1 and isinstance(merged[0], str):
         return pa.repeat(pa.scalar(merged[0], pa.string()), count)
     return pc.binary_join_element_wise(*merged, "", null_handling="replace", null_replacement="")
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _base64(column: pa.Array) -> pa.Array:

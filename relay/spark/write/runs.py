@@ -1,12 +1,7 @@
 """Runs: open, commit and abort; docs/design/spark-write.md has their states and each place where one may stop.
 
-A run is one ``save()`` or one try at a micro-batch. In mode ``atomic`` its tasks stage rows, each attempt under its own
-number, or hand a few rows to the driver. The driver commits: one transaction inserts the rows of the attempts that
-Spark names into the outbox, compares the count, and marks the run as committed.
-
-That transaction makes all rows visible at once. Rows of attempts that Spark does not name (repeated, speculative or
-killed ones) are not read. If the server crashed meanwhile, the count is wrong, since unlogged tables are emptied, and
-the commit fails. If the reply to COMMIT is lost, the ledger has the run's state.
+The commit makes all rows visible at once. Rows of attempts that Spark does not name (repeated, speculative or killed
+ones) are not read.
 """
 
 from __future__ import annotations
