@@ -29,11 +29,11 @@ from tests.support.servers.aws import CREDENTIALS, AwsServer
 from tests.support.servers.identities import Identities
 from tests.support.servers.kafka import KafkaServer
 from tests.support.servers.nats import NatsServer
-from tests.support.servers.rabbitmq import RabbitServer
 from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.servers.valkey import ValkeyServer
 from tests.support.servers.valkey_groups import ValkeyCluster
 from tests.support.servers.webhooks import WebhookServer
+from tests.support.waiting import patience
 
 Make = Callable[[pytest.FixtureRequest], Harness]
 
@@ -57,7 +57,7 @@ SERVERS = {
     "nats": [pytest.mark.nats],
     "redis": [pytest.mark.redis],
     "redis-cluster": [pytest.mark.redis],
-    "rabbitmq": [pytest.mark.rabbitmq, pytest.mark.xdist_group("conformance rabbitmq")],  # it starts in seconds too
+    "rabbitmq": [pytest.mark.rabbitmq, pytest.mark.xdist_group("rabbitmq")],
     "http": [pytest.mark.http],
     "sqs": [pytest.mark.aws, pytest.mark.xdist_group("conformance aws")],
     "sns": [pytest.mark.aws, pytest.mark.xdist_group("conformance aws")],
@@ -97,13 +97,6 @@ def breakable_redis_cluster() -> Iterator[tuple[ValkeyCluster, list[TcpProxy]]]:
 
 
 @pytest.fixture(scope="module")
-def breakable_rabbitmq() -> Iterator[RabbitServer]:
-    """As above."""
-    with RabbitServer(config=["max_message_size = 1000000"]) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def breakable_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebhookServer, Identities]]:
     """As above."""
     identities = Identities(tmp_path_factory.mktemp("http"))
@@ -140,9 +133,9 @@ def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
 
 
 async def test_a_rate_is_kept(harness: Harness) -> None:
-    """100 events at 50 a second take two seconds, of each kind."""
+    """Of 100 events at 200 a second 20 go at once, and the others take 0.4 seconds, of each kind."""
     destination, sink = await harness.destination(), Collector()
-    pace, times = TokenBucket(50.0, time.monotonic), Times(retry_interval=5.0)
+    pace, times = TokenBucket(200.0, time.monotonic), Times(retry_interval=5.0)
     publisher = SeveralPublishers(
         {"one": harness.publisher()}, Routes([], default="one"), Drops(), times, {"one": pace}
     )
@@ -154,4 +147,4 @@ async def test_a_rate_is_kept(harness: Harness) -> None:
     took = time.monotonic() - began
     await publisher.close()
     assert all(isinstance(one, Acknowledged) for one in outcomes)
-    assert 1.85 <= took <= 4.0
+    assert 0.38 <= took <= patience(4.0)

@@ -34,10 +34,10 @@ SERVERS: Final = (
 
 _FIXTURES: Final = {
     "postgres": {"postgres", "newest_postgres", "own_postgres", "pgbouncer"},
-    "kafka": {"kafka", "kafka_proxy"},
+    "kafka": {"kafka", "kafka_proxy", "granting_kafka", "pacing_kafka"},
     "nats": {"nats_url", "own_nats"},
     "redis": {"redis_url", "own_redis"},
-    "rabbitmq": {"rabbitmq_url", "own_rabbitmq"},
+    "rabbitmq": {"rabbitmq_url", "breakable_rabbitmq"},
     "http": {"http_url", "webhooks", "own_webhooks"},
     "aws": {"aws_url", "own_aws"},
     "clickhouse": {"chdb_folder"},
@@ -50,7 +50,7 @@ _PROGRAMS: Final = {
     "postgres": ("initdb", "postgres", "pgbouncer", "pg_basebackup"),
     "nats": ("nats-server",),
     "redis": ("valkey-server", "redis-server"),
-    "rabbitmq": ("rabbitmqctl",),
+    "rabbitmq": ("rabbitmqctl", "erl_call"),
     "spark": ("spark-submit", "spark-class"),
     "prometheus": ("promtool", "prometheus"),
     "packages": ("uv", "pip"),

@@ -28,7 +28,8 @@ class RabbitAdmin:
     """A connection and its channel, until ``close``."""
 
     def __init__(self, url: str) -> None:
-        self._connection = pika.BlockingConnection(pika.URLParameters(url.rstrip("/") + "/%2F"))
+        default = "%2F" if url.endswith("/") else ""
+        self._connection = pika.BlockingConnection(pika.URLParameters(url + default))
         self.channel = self._connection.channel()
         """The library's channel."""
 

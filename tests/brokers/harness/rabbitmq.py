@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from relay.brokers.rabbitmq.publisher import RabbitPublisher
@@ -32,13 +31,8 @@ class RabbitHarness(ServerHarness):
     def publisher(self, **options: Any) -> RabbitPublisher:
         return RabbitPublisher(rabbit_options(**({"url": self.url} | options)))
 
-    @contextmanager
-    def block(self) -> Iterator[None]:
-        self._server.control("set_vm_memory_high_watermark", "0.0000001")
-        try:
-            yield
-        finally:
-            self._server.control("set_vm_memory_high_watermark", "0.4")
+    def block(self) -> AbstractContextManager[None]:
+        return self._server.without_memory()
 
     async def destination(self) -> str:
         name = f"conformance.{uuid.uuid4().hex[:12]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,16 @@ from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.outcome import Acknowledged
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import rabbit_options
-from tests.support.rabbitmq import RabbitAdmin
 from tests.support.servers.identities import Identities
 from tests.support.servers.rabbitmq import RabbitServer
 from tests.support.waiting import patience
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.xdist_group("rabbitmq tls")]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.xdist_group("rabbitmq")]
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Identities:
-    return Identities(tmp_path_factory.mktemp("ours"))
+@pytest.fixture
+def ours(rabbitmq_authority: Identities) -> Identities:
+    return rabbitmq_authority
 
 
 @pytest.fixture(scope="module")
@@ -30,22 +28,10 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Identities:
     return Identities(tmp_path_factory.mktemp("strangers"))
 
 
-@pytest.fixture(scope="module")
-def server(ours: Identities) -> Iterator[RabbitServer]:
+@pytest.fixture
+def server(breakable_rabbitmq: RabbitServer) -> RabbitServer:
     """A node that demands a client's certificate."""
-    pair = ours.issue("server")
-    config = [
-        "listeners.ssl.1 = 127.0.0.1:TLS_PORT",
-        f"ssl_options.cacertfile = {ours.ca_file}",
-        f"ssl_options.certfile = {pair.certificate}",
-        f"ssl_options.keyfile = {pair.key}",
-        "ssl_options.verify = verify_peer",
-        "ssl_options.fail_if_no_peer_cert = true",
-    ]
-    with RabbitServer(config=config) as node:
-        with RabbitAdmin(node.url) as admin:
-            admin.declare("letters")
-        yield node
+    return breakable_rabbitmq
 
 
 def url(server: RabbitServer, authority: Path, folder: Identities | None) -> str:

@@ -23,28 +23,17 @@ from tests.brokers.harness.base import Collector, make_event
 from tests.support.fixtures.rabbitmq import MakeQueue
 from tests.support.options import rabbit_options
 from tests.support.rabbitmq import RabbitAdmin
-from tests.support.servers.rabbitmq import RabbitServer
+from tests.support.servers.rabbitmq import NARROW, RabbitServer
+from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.waiting import eventually, patience
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.xdist_group("rabbitmq")]
 
-USERS = {
-    "relay": ("right", r"^(amq\.default|events)$"),
-    "elsewhere": ("right", "^other$"),
-    "picky": ("right", "^events$"),
-}
-TOPICS = [{"user": "picky", "vhost": "/", "exchange": "events", "write": r"^allowed\.", "read": "^$"}]
 
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[RabbitServer]:
-    """A node whose users may write to some exchanges, and that takes messages of up to 100 kB."""
-    with RabbitServer(config=["max_message_size = 100000"], users=USERS, topics=TOPICS) as server:
-        with RabbitAdmin(server.url) as admin:
-            admin.declare("letters")
-            admin.channel.exchange_declare("events", "topic", durable=True)
-            admin.channel.queue_bind("letters", "events", "#")
-        yield server
+@pytest.fixture
+def guarded(breakable_rabbitmq: RabbitServer) -> RabbitServer:
+    """A node whose users may write to some exchanges, and that takes messages of up to a megabyte."""
+    return breakable_rabbitmq
 
 
 @pytest.fixture
@@ -68,16 +57,6 @@ async def outcomes(publisher: RabbitPublisher, events: list[OutboxEvent]) -> lis
     sink = Collector()
     await publisher.publish(events, sink)
     return await sink.outcomes(events)
-
-
-@contextmanager
-def low_on_memory(server: RabbitServer) -> Iterator[None]:
-    """The node's memory alarm is on."""
-    server.control("set_vm_memory_high_watermark", "0.0000001")
-    try:
-        yield
-    finally:
-        server.control("set_vm_memory_high_watermark", "0.4")
 
 
 @contextmanager
@@ -184,8 +163,8 @@ async def test_a_message_over_the_servers_limit_is_permanent_and_its_neighbours_
         admin.channel.queue_purge("letters")
         async with opened(guarded.url) as publisher:
             events = [make_event("letters", str(n).encode()) for n in range(200)]
-            events[50] = make_event("letters", b"x" * 100_001)
-            events[150] = make_event("letters", b"x" * 200_000)
+            events[50] = make_event("letters", b"x" * 1_000_001)
+            events[150] = make_event("letters", b"x" * 2_000_000)
             results = await outcomes(publisher, events)
             session = await publisher._current.get()
             assert session.ended_as is None
@@ -240,7 +219,7 @@ async def test_a_forbidden_topic_that_is_longer_than_the_servers_text_fails_alon
 
 
 async def test_write_alone_is_enough_to_publish_and_to_check(guarded: RabbitServer) -> None:
-    options = rabbit_options(guarded.url_of("relay", "right"))
+    options = rabbit_options(guarded.url_of("writer", "right"))
     async with opened(options.url) as publisher:
         await publisher.probe(patience())
         assert await outcomes(publisher, [make_event("letters")]) == [Acknowledged()]
@@ -251,7 +230,7 @@ async def test_write_alone_is_enough_to_publish_and_to_check(guarded: RabbitServ
 
 @pytest.mark.parametrize(
     ("login", "vhost", "words"),
-    [("relay:wrong", "", "ACCESS_REFUSED"), ("relay:right", "nowhere", "vhost nowhere not")],
+    [("writer:wrong", "", "ACCESS_REFUSED"), ("writer:right", "nowhere", "vhost nowhere not")],
 )
 async def test_a_refused_login_is_unreachable_and_says_why(
     guarded: RabbitServer, login: str, vhost: str, words: str, caplog: pytest.LogCaptureFixture
@@ -274,7 +253,7 @@ async def test_a_node_without_memory_holds_events_up_and_fails_none(
     caplog.set_level(logging.INFO)
     async with opened(guarded.url, publish_timeout=2.0, max_pending=10) as publisher:
         events, sink = [make_event("letters") for _ in range(20)], Collector()
-        with low_on_memory(guarded):
+        with guarded.without_memory():
             publishing = asyncio.create_task(publisher.publish(events, sink))
             session = await publisher._current.get()
             await eventually(lambda: session._blocked)
@@ -295,7 +274,7 @@ async def test_a_node_without_memory_holds_events_up_and_fails_none(
 async def test_what_waits_for_a_blocked_node_is_given_back_when_it_is_abandoned(guarded: RabbitServer) -> None:
     async with opened(guarded.url) as publisher:
         events, sink = [make_event("letters") for _ in range(5000)], Collector()
-        with low_on_memory(guarded):
+        with guarded.without_memory():
             publishing = asyncio.create_task(publisher.publish(events, sink))
             session = await publisher._current.get()
             await eventually(lambda: session._blocked)
@@ -304,15 +283,17 @@ async def test_what_waits_for_a_blocked_node_is_given_back_when_it_is_abandoned(
             assert set(await sink.outcomes(events)) == {Unreachable("the relay stops")}
 
 
-async def test_a_connection_that_is_cut_says_so_of_what_it_carried(own_rabbitmq: RabbitServer) -> None:
-    async with opened(own_rabbitmq.url) as publisher:
-        session = await publisher._current.get()
-        events, sink = [make_event("letters") for _ in range(10)], Collector()
-        with suspended(own_rabbitmq):
+async def test_a_connection_that_is_cut_says_so_of_what_it_carried(rabbitmq_url: str) -> None:
+    login, _, place = rabbitmq_url.rpartition("@")
+    with TcpProxy(int(place.rpartition(":")[2].rstrip("/"))) as proxy:
+        async with opened(f"{login}@127.0.0.1:{proxy.port}/") as publisher:
+            session = await publisher._current.get()
+            events, sink = [make_event("letters") for _ in range(10)], Collector()
+            proxy.set(Mode.SILENCE)
             await publisher.publish(events, sink)
-            await asyncio.to_thread(own_rabbitmq.stop, signal.SIGKILL)
-        assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut}
-        assert isinstance(session.ended_as, ConnectionCut)
+            proxy.set(Mode.REFUSE)
+            assert {type(outcome) for outcome in await sink.outcomes(events)} == {ConnectionCut}
+            assert isinstance(session.ended_as, ConnectionCut)
 
 
 async def test_a_node_that_hangs_times_out_what_it_has(guarded: RabbitServer) -> None:
@@ -326,9 +307,9 @@ async def test_a_node_that_hangs_times_out_what_it_has(guarded: RabbitServer) ->
                 await publisher.probe(0.5)
 
 
-async def test_a_limit_of_one_connection_leaves_it_to_the_events(own_rabbitmq: RabbitServer) -> None:
-    own_rabbitmq.control("set_vhost_limits", "-p", "/", '{"max-connections": 1}')
-    async with opened(own_rabbitmq.url) as publisher, opened(own_rabbitmq.url) as other:
+async def test_a_limit_of_one_connection_leaves_it_to_the_events(rabbitmq_url: str) -> None:
+    url = rabbitmq_url + NARROW[0]
+    async with opened(url) as publisher, opened(url) as other:
         missing = [make_event("letters")]
         [outcome] = await outcomes(publisher, missing)
         assert isinstance(outcome, Transient)

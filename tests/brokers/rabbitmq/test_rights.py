@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 
+import pytest
+
 from relay.brokers.rabbitmq.publisher import RabbitPublisher
 from relay.core.outcome import Acknowledged, Outcome
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.documents import blocks
 from tests.support.options import rabbit_options
-from tests.support.rabbitmq import RabbitAdmin
 from tests.support.servers.rabbitmq import RabbitServer
 from tests.support.waiting import patience
 
@@ -25,15 +26,12 @@ async def _outcomes(url: str, exchange: str, *types: str) -> list[Outcome]:
     return outcomes
 
 
-async def test_the_least_rights_of_the_page_are_enough_and_no_more(own_rabbitmq: RabbitServer) -> None:
-    with RabbitAdmin(own_rabbitmq.url) as admin:
-        admin.declare("letters")
-        admin.channel.exchange_declare("events", "topic", durable=True)
-        admin.channel.queue_bind("letters", "events", "#")
+@pytest.mark.xdist_group("rabbitmq")
+async def test_the_least_rights_of_the_page_are_enough_and_no_more(breakable_rabbitmq: RabbitServer) -> None:
     [block] = [one for one in blocks("docs/operate/trust.md") if "rabbitmqctl" in one.text]
     for line in ("rabbitmqctl add_user relay right", *block.text.splitlines()):
-        own_rabbitmq.control(*shlex.split(line)[1:])
-    url = own_rabbitmq.url_of("relay", "right")
+        breakable_rabbitmq.control(*shlex.split(line)[1:])
+    url = breakable_rabbitmq.url_of("relay", "right")
     placed, other = await _outcomes(url, "events", "orders.placed", "mails.sent")
     [queue] = await _outcomes(url, "", "letters")
     assert placed == Acknowledged()
