@@ -42,7 +42,7 @@ class Features:
     """Destinations this broker can never accept."""
     too_large: int | None = None
     """A payload of that many bytes is permanently refused."""
-    big_batch: int = 20_000
+    big_batch: int = 5_000
     """How many events a big batch has; a client or an emulator takes fewer in the same time."""
     at_once: bool = False
     """It answers without waiting for anything, so that a big batch leaves the event loop no turn."""

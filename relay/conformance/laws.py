@@ -44,8 +44,8 @@ from relay.settings.settings import Settings
 from relay.telemetry.measurements import Measurements
 
 BOUND = 2.0  # seconds, of which 99 of 100 events of the others take less
-TURNS = 25  # of inserting, 0.1 s each
-BACKLOG = 500  # events of the destination in trouble that wait already: more than may be in flight
+TURNS = 10  # of inserting, 0.1 s each
+BACKLOG = 300  # events of the destination in trouble that wait already: more than may be in flight
 MARK = secrets.token_hex(32).encode()  # of an event that the broker cuts connections on; no client encodes it
 _TYPE = read_template("{type}", "")
 

@@ -8,7 +8,7 @@ from tests.system.mutants.mutant import Mutant
 
 _CONFORMANCE = "tests/brokers/test_conformance.py"
 _MISSING = f"{_CONFORMANCE}::test_a_missing_destination_is_transient_and_holds_up_no_other_event"
-_ABSENT = f"{_CONFORMANCE}::test_an_absent_broker_does_not_keep_the_publisher_from_opening"
+_ABSENT = f"{_CONFORMANCE}::test_a_broker_that_comes_back_is_used_again"
 _KAFKA_ENDING = "tests/brokers/kafka/test_ending.py"
 _ABANDONING = "tests/brokers/test_abandoning.py"
 _NATS = "tests/brokers/nats/test_publisher.py"
