@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -34,10 +33,9 @@ from tests.support.waiting import patience, wait_until
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("granting kafka")]
 
 
-@pytest.fixture(scope="module")
-def granting() -> Iterator[GrantingKafka]:
-    with GrantingKafka() as server:
-        yield server
+@pytest.fixture
+def granting(granting_kafka: GrantingKafka) -> GrantingKafka:
+    return granting_kafka
 
 
 def prefix_of(outbox: Outbox) -> str:

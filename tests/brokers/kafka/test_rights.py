@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -53,17 +52,16 @@ def granted(command: str) -> list[AclBinding]:
 
 
 @pytest.fixture(scope="module")
-def granting() -> Iterator[GrantingKafka]:
+def granting(granting_kafka: GrantingKafka) -> GrantingKafka:
     """A broker with the rights of the page, and topics that they are for and not for."""
-    with GrantingKafka() as broker:
-        admin = AdminClient({"bootstrap.servers": broker.url})
-        for name in ("orders.placed", "mails.sent"):
-            create_topic(admin, name)
-        [block] = [one for one in blocks("docs/operate/trust.md") if "kafka-acls.sh" in one.text]
-        for command in block.text.replace("\\\n", "").splitlines():
-            for done in admin.create_acls(granted(command)).values():
-                done.result(patience())
-        yield broker
+    admin = AdminClient({"bootstrap.servers": granting_kafka.url})
+    for name in ("orders.placed", "mails.sent"):
+        create_topic(admin, name)
+    [block] = [one for one in blocks("docs/operate/trust.md") if "kafka-acls.sh" in one.text]
+    for command in block.text.replace("\\\n", "").splitlines():
+        for done in admin.create_acls(granted(command)).values():
+            done.result(patience())
+    return granting_kafka
 
 
 async def _outcomes(url: str, *types: str) -> list[Outcome]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -12,34 +11,25 @@ from confluent_kafka.admin import AdminClient
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.core.outcome import Acknowledged, Away, Withheld
 from tests.brokers.harness.base import Collector, make_event
-from tests.support.fixtures.kafka import create_topic
+from tests.support.fixtures.kafka import PACED, create_topic
 from tests.support.options import kafka_options
 from tests.support.servers.kafka import KafkaServer
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.kafka
-
-SIZE = 20_000
-
-
-@pytest.fixture(scope="module")
-def limited() -> Iterator[KafkaServer]:
-    with KafkaServer() as server:
-        server.limit_producers(SIZE)
-        yield server
+pytestmark = pytest.mark.xdist_group("pacing kafka")
 
 
 @pytest.mark.parametrize("in_order", [False, True])
 async def test_what_expires_while_a_broker_throttles_waits_and_is_no_failure(
-    limited: KafkaServer, in_order: bool
+    pacing_kafka: KafkaServer, in_order: bool
 ) -> None:
     topic = await asyncio.to_thread(
-        create_topic, AdminClient({"bootstrap.servers": limited.url}), f"throttled.{in_order}"
+        create_topic, AdminClient({"bootstrap.servers": pacing_kafka.url}), f"throttled.{in_order}"
     )
-    publisher = KafkaPublisher(kafka_options(limited.url, write_timeout=3.0, in_order=in_order))
+    publisher = KafkaPublisher(kafka_options(pacing_kafka.url, write_timeout=3.0, in_order=in_order))
     await publisher.open()
     # More than one request: the first goes through, and its answer says how long the next one waits.
-    events, sink = [make_event(topic, os.urandom(SIZE), key=str(number)) for number in range(100)], Collector()
+    events, sink = [make_event(topic, os.urandom(PACED), key=str(number)) for number in range(100)], Collector()
     await publisher.publish(events, sink)
     await eventually(lambda: "throttles this client" in publisher.blocked, what="the broker to throttle")
     outcomes = await sink.outcomes(events)
