@@ -78,7 +78,13 @@ class RabbitServer(LocalServer):
 
     def _run_tool(self, command: Sequence[str]) -> str:
         done = subprocess.run(
-            command, env=self._environment(), cwd=self.folder, capture_output=True, text=True, check=True, timeout=60
+            command,
+            env=self._environment(),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60 * self.patience,
         )
         return done.stdout
 
