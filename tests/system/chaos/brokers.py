@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -22,6 +24,8 @@ from tests.support.servers.tcp_proxy import TcpProxy
 from tests.support.servers.webhooks import WebhookServer
 from tests.support.waiting import patience, wait_until
 
+_TYPE = "PUBLISHER_TYPE"
+
 
 class Broker(Protocol):
     """One broker behind ``proxy``, and one destination on it."""
@@ -34,6 +38,26 @@ class Broker(Protocol):
 
     def received(self) -> Counter[str]:
         """How often the broker has each event id."""
+
+
+def routed(folder: Path, brokers: Mapping[str, Broker]) -> dict[str, str]:
+    """The variables of a relay that publishes to several, each of which gets the events of its destination's name."""
+    routes, destinations = folder / "routes.toml", folder / "destinations.toml"
+    routes.write_text(
+        "\n".join(f'[[route]]\ntype = "{one.destination}"\nvia = "{name}"\n' for name, one in brokers.items())
+    )
+    tables, env = [], {"ROUTES_FILE": str(routes), "DESTINATIONS_FILE": str(destinations)}
+    for name, one in brokers.items():
+        own = {"url" if key == "PUBLISHER_URL" else key.lower(): value for key, value in one.env().items()}
+        env |= {key: value for key, value in one.env().items() if key in CREDENTIALS}
+        lines = [f"{key} = {_toml(value)}" for key, value in own.items() if key.upper() not in (*CREDENTIALS, _TYPE)]
+        tables.append("\n".join((f"[{name}]", *lines, "")))
+    destinations.write_text("\n".join(tables))
+    return env
+
+
+def _toml(value: str) -> str:
+    return value if value in ("true", "false") else json.dumps(value)
 
 
 class Kafka:

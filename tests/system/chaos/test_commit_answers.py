@@ -60,7 +60,16 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again(outbox: Outbox, make_b
     assert set(outbox.rows("attempts")) == {(0,)}
 
 
-@pytest.mark.parametrize("moment", [Moment(kind, a) for kind in (Kind.PRODUCE, Kind.END_TXN) for a in (False, True)])
+# tests/system/simulation/test_transactions.py has a stop at every moment.
+@pytest.mark.parametrize(
+    "moment",
+    [
+        Moment(Kind.PRODUCE, False),
+        Moment(Kind.END_TXN, True),
+        pytest.param(Moment(Kind.PRODUCE, True), marks=pytest.mark.soak),
+        pytest.param(Moment(Kind.END_TXN, False), marks=pytest.mark.soak),
+    ],
+)
 def test_a_relay_that_is_stopped_within_a_transaction_leaves_no_lease_and_repeats_nothing(
     outbox: Outbox, make_broker: MakeBroker, moment: Moment
 ) -> None:

@@ -19,7 +19,7 @@ from tests.support.servers.webhooks import HostileServer, WebhookServer
 from tests.support.waiting import pace, patience, wait_until
 from tests.system.chaos.test_any_row_and_answer import LONGEST_SILENCE, Silence
 
-_SECONDS = 6.0
+_SECONDS = 3.0
 _LATEST = 2.0  # p99 of the other destination, seconds
 _LONG = ("nats-info", "nats-error", "amqp-return", "redis-push", "redis-moving", "redis-empty", "sqs-interim", "sns")
 _AWS = ("sqs", "sns")

@@ -102,7 +102,7 @@ def drain_under_kills(outbox: Outbox, broker: Broker, events: int, every: float)
 
 @IN_KAFKA_GROUP
 def test_kill_9_every_few_seconds_loses_nothing(outbox: Outbox, make_broker: MakeBroker, measured: Measured) -> None:
-    measured(**drain_under_kills(outbox, make_broker("kafka"), 20_000, 2.0))
+    measured(**drain_under_kills(outbox, make_broker("kafka"), 6_000, 1.0))
 
 
 @pytest.mark.soak
@@ -259,7 +259,7 @@ def test_three_relays_are_restarted_in_turn(
     relays = [start(number) for number in range(3)]
     broker.proxy.delay = 0.05
     stops: list[float] = []
-    outbox.fill(broker.destination, 20_000)
+    outbox.fill(broker.destination, 8_000)
     backlog = {event_id for (event_id,) in outbox.rows("event_id::text")}
     with Writers(outbox.url, broker.destination, per_second=500) as writers:
         for number, relay in enumerate(relays):

@@ -132,7 +132,17 @@ INSTANT = (a_backend_killed, dropped)
 """Over as soon as it has begun: recovery counts from there."""
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+_SOAK = {
+    restarted: "the contract's tests have it",
+    a_backend_killed: "every connection ends, as where the server is killed",
+}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(one, marks=[pytest.mark.soak] if one in _SOAK else []) for one in FAULTS],
+    ids=lambda fault: fault.__name__,
+)
 def test_the_relay_recovers_without_help(
     own_postgres: PostgresServer, make_broker: MakeBroker, fault: Fault, measured: Measured
 ) -> None:
@@ -144,7 +154,8 @@ def test_the_relay_recovers_without_help(
             measured(**be_gone(outbox, broker, relay.wait_ready(), fault(own_postgres, proxy), fault))
 
 
-@pytest.mark.parametrize("how", ["crashed", "vanished"])
+# A primary that says nothing more is the harder one.
+@pytest.mark.parametrize("how", ["vanished", pytest.param("crashed", marks=pytest.mark.soak)])
 def test_a_standby_is_promoted(
     own_postgres: PostgresServer, make_broker: MakeBroker, how: str, measured: Measured
 ) -> None:

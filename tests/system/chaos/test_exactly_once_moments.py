@@ -65,7 +65,11 @@ def test_connections_cut_at_each_request_and_at_each_answer_repeat_nothing(
     measured(fault=f"connections cut once at each of {len(MOMENTS)} moments, KAFKA_TRANSACTIONS", duplicates=0, lost=0)
 
 
-@pytest.mark.parametrize("moment", [Moment(Kind.INIT_PRODUCER_ID, True), Moment(Kind.FETCH, True)])
+# The other moment is one of ``test_exactly_once_long``, too.
+@pytest.mark.parametrize(
+    "moment",
+    [Moment(Kind.FETCH, True), pytest.param(Moment(Kind.INIT_PRODUCER_ID, True), marks=pytest.mark.soak)],
+)
 def test_a_finder_that_dies_while_it_asks_about_a_dead_relay_repeats_nothing(
     outbox: Outbox, make_broker: MakeBroker, moment: Moment
 ) -> None:

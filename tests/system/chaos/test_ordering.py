@@ -175,9 +175,12 @@ def kafka_topic(address: str, topic: str) -> Destination:
 def test_first_deliveries_are_in_order_for_every_key(
     outbox: Outbox, kafka: str, topic: MakeTopic, measured: Measured
 ) -> None:
-    measured(**drain_in_order(outbox, kafka_topic(kafka, topic(6)), each=14, seconds=8, every=2.0))
+    measured(**drain_in_order(outbox, kafka_topic(kafka, topic(6)), each=8, seconds=5, every=1.6))
 
 
+# Order per key is the engine's: Redis, below, stands for them. The conformance suite has each publisher keep a batch in
+# order.
+@pytest.mark.soak
 @pytest.mark.parametrize("broker", ["nats", "redis", "rabbitmq", "http"], indirect=True)
 def test_each_broker_has_them_in_order(outbox: Outbox, broker: Broker, measured: Measured) -> None:
     timeouts = ("NATS_PUBLISH_TIMEOUT", "REDIS_WRITE_TIMEOUT", "RABBITMQ_PUBLISH_TIMEOUT", "HTTP_TIMEOUT")
@@ -192,7 +195,7 @@ def test_they_are_in_order_beside_a_held_horizon(outbox: Outbox, broker: Broker,
     add_extension(outbox.owner_url, TableName(), "key-order")
     destination = Destination(broker.destination, {**broker.env(), "REDIS_WRITE_TIMEOUT": "2s"}, broker.received)
     with held_horizon(outbox, 30 * KEYS):
-        measured(**drain_in_order(outbox, destination, each=8, seconds=5, every=1.6))
+        measured(**drain_in_order(outbox, destination, each=6, seconds=4, every=1.3))
 
 
 @pytest.mark.soak

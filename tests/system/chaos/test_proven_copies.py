@@ -22,8 +22,8 @@ from tests.system.chaos.test_exactly_once import seen
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("chaos-kafka"), pytest.mark.redis]
 
-EVENTS = 4_000
-KILLS = 4
+EVENTS = 2_000
+KILLS = 2
 REFUSE = """
 CREATE FUNCTION refuse_settling() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not now'; END $$;
 CREATE TRIGGER refuse_settling BEFORE UPDATE ON openoutbox_events FOR EACH ROW

@@ -20,7 +20,7 @@ from tests.system.chaos.looking import check_finished, delivered, seconds_until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.redis]
 
-TURNS = 30
+TURNS = 10
 BOUND = 2.0 * PATIENCE
 """Seconds, of which 99 of 100 events of the other shards take less."""
 _SLOW = """
@@ -30,18 +30,18 @@ FROM openoutbox_events WHERE created_at >= %s
 """
 
 
+# One that hangs is in a law of the conformance suite, too, behind a proxy.
+@pytest.mark.parametrize("fault", ["gone", pytest.param("hangs", marks=pytest.mark.soak)])
 def test_the_other_shards_flow_while_one_does_not_answer(
-    outbox: Outbox, daemon: StartDaemon, measured: Measured
+    outbox: Outbox, daemon: StartDaemon, measured: Measured, fault: str
 ) -> None:
-    """It is gone, and after it has come back, it hangs."""
     with ValkeyCluster(3) as cluster:
         streams = {cluster.owner(name): name for name in map("stream-{}".format, range(60))}
         starts = ",".join(f"127.0.0.1:{one.port}" for one in cluster.nodes)
         relay = daemon(PUBLISHER_URL=f"redis+cluster://{starts}", PUBLISHER_CONNECT_RETRY_INTERVAL="500ms").wait_ready()
         outbox.insert([Row(name) for name in streams.values()])
         wait_until(lambda: outbox.counts() == {"DELIVERED": 3}, 20, "an event of each shard to be delivered")
-        for fault in ("gone", "hangs"):
-            measured(**without_answers(outbox, relay, cluster.nodes[2], fault, list(streams.values())))
+        measured(**without_answers(outbox, relay, cluster.nodes[2], fault, list(streams.values())))
 
 
 def without_answers(

@@ -168,13 +168,27 @@ def writers(outbox: Outbox) -> Iterator[Writers]:
         yield writers
 
 
-# A state is a hint for the first guess: one of each kind at each statement, and each of them at the claim.
+# A state is a hint for the first guess: both kinds at the claim, and one at each other statement, in turn. The soak has
+# both kinds at each statement, and each state at the claim.
+SOME = [
+    ("claim", AWAY[0]),
+    *((statement, (AWAY, BUSY)[number % 2][number % 3]) for number, statement in enumerate(STATEMENTS, 1)),
+]
+MANY = [
+    *(("claim", state) for state in AWAY + BUSY),
+    *(
+        (statement, state)
+        for number, statement in enumerate(STATEMENTS)
+        for state in (AWAY[number % 3], BUSY[number % 4])
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("statement", "state"),
     [
-        (statement, state)
-        for number, statement in enumerate(STATEMENTS)
-        for state in ((AWAY[number % len(AWAY)], BUSY[number % len(BUSY)]) if number else AWAY + BUSY)
+        *SOME,
+        *(pytest.param(*case, marks=pytest.mark.soak) for case in dict.fromkeys(MANY) if case not in SOME),
     ],
 )
 async def test_the_next_step_is_right(

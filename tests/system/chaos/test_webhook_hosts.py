@@ -40,7 +40,12 @@ def test_a_host_whose_clock_is_wrong_signs_by_the_databases(
         assert relay.metric("openoutbox_clock_offset_seconds") == pytest.approx(600.0, abs=5.0)
 
 
-@pytest.mark.parametrize("fault", [Mode.REFUSE, Mode.SILENCE], ids=lambda fault: fault.name.lower())
+# One that refuses is noticed sooner.
+@pytest.mark.parametrize(
+    "fault",
+    [Mode.SILENCE, pytest.param(Mode.REFUSE, marks=pytest.mark.soak)],
+    ids=lambda fault: fault.name.lower(),
+)
 def test_a_host_that_is_gone_holds_up_no_event_of_another(
     outbox: Outbox,
     webhooks: WebhookServer,
