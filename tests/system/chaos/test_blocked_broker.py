@@ -32,25 +32,19 @@ via = ["cache", "queue"]
 # The conformance suite's laws have each of the others, in the test's process, with every broker.
 @pytest.mark.parametrize("way", ["fan-out", *(pytest.param(way, marks=pytest.mark.soak) for way in ("none", "key"))])
 def test_the_other_broker_flows_while_one_is_blocked(
-    outbox: Outbox,
-    daemon: StartDaemon,
-    breakable_rabbitmq: RabbitServer,
-    redis_url: str,
-    tmp_path: Path,
-    way: str,
+    outbox: Outbox, daemon: StartDaemon, breakable_rabbitmq: RabbitServer, redis_url: str, tmp_path: Path, way: str
 ) -> None:
     if way != "none":
         add_extension(outbox.owner_url, TableName(), "key-order" if way == "key" else way)
         with outbox.database.connect() as connection:
             give_rights(connection)
     queue, both = (f"{name}.{uuid.uuid4().hex}" for name in ("queue", "both"))
-    with RabbitAdmin(breakable_rabbitmq.url) as admin:
-        for name in (queue, both):
-            admin.declare(name)
     routes, destinations = tmp_path / "routes.toml", tmp_path / "destinations.toml"
     routes.write_text(ROUTES.format(queue=queue, both=both))
     destinations.write_text(f'[cache]\nurl = "{redis_url}"\n[queue]\nurl = "{breakable_rabbitmq.url}"\n')
     waiting, flowing = (both, both) if way == "fan-out" else (queue, f"cache.{uuid.uuid4().hex}")
+    with RabbitAdmin(breakable_rabbitmq.url) as admin:
+        admin.declare(waiting)
 
     def cached() -> int:
         with redis.Redis.from_url(redis_url, socket_timeout=patience()) as client:
