@@ -38,6 +38,7 @@ _PREFIXES = (
 _INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
 
 
+_ENDPOINTS_ALONE = "HTTP_ENDPOINTS_FILE is set without PUBLISHER_TYPE or PUBLISHER_URL; write PUBLISHER_TYPE=http"
 _BRIEF_LEASE = 10.0
 """Seconds; a relay without memory, a slow disk or a failover of the database pauses as long now and then."""
 
@@ -74,7 +75,11 @@ def _required(settings: Variables) -> Iterator[SettingIssue]:
 
 def _publisher_type(settings: Variables) -> Iterator[SettingIssue]:
     """Refuse to guess: with a wrong guess, events would count as delivered although no broker has them."""
-    if settings.publisher_url is None or "publisher_type" in settings.model_fields_set:
+    if "publisher_type" in settings.model_fields_set:
+        return
+    if settings.publisher_url is None:
+        if settings.http_endpoints_file is not None and settings.destinations_file is None:
+            yield SettingIssue(("PUBLISHER_TYPE", "HTTP_ENDPOINTS_FILE"), _ENDPOINTS_ALONE)
         return
     if kinds.of_url(settings.publisher_url.get_secret_value()) is None:
         schemes = kinds.listed([f"{one.schemes[0]}://" for one in kinds.KINDS.values()])

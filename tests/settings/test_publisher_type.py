@@ -46,6 +46,14 @@ def test_the_scheme_of_the_address_implies_the_publisher(url: str, publisher: st
     assert (implied.publisher_type, implied.publisher_name, implied.warnings) == (publisher, publisher, ())
 
 
+def test_a_file_of_endpoints_alone_needs_its_type() -> None:
+    """All events were printed on standard output, and counted as delivered."""
+    message = refusal(HTTP_ENDPOINTS_FILE="/endpoints.toml")
+    assert message.startswith("HTTP_ENDPOINTS_FILE is set without PUBLISHER_TYPE or PUBLISHER_URL; write")
+    assert not settings(HTTP_ENDPOINTS_FILE="/endpoints.toml", PUBLISHER_TYPE="http").warnings
+    assert not settings(HTTP_ENDPOINTS_FILE="/endpoints.toml", DESTINATIONS_FILE="/destinations.toml").warnings
+
+
 @pytest.mark.parametrize("url", ["host:9092", "host", "kinesis://host", "wss://host/hook", "kafak://host:9092", "://"])
 def test_an_address_that_implies_no_publisher_needs_its_type(url: str) -> None:
     message = refusal(PUBLISHER_URL=url)
