@@ -68,7 +68,7 @@ def drain_under_kills(outbox: Outbox, broker: Broker, events: int, every: float)
     held: list[int] = []
     started = time.monotonic()
     with (
-        Writers(outbox.url, broker.destination, per_second=min(events / 20, 2000), rows=50) as writers,
+        Writers(outbox.url, broker.destination, per_second=min(events / 8, 2000), rows=50) as writers,
         ExitStack() as stack,
     ):
 
@@ -124,7 +124,7 @@ def check_dead_of_expired_leases(outbox: Outbox, event_id: str, attempts: int) -
 @pytest.mark.redis
 def test_an_event_that_kills_its_relay_dies_alone(outbox: Outbox, make_broker: MakeBroker, measured: Measured) -> None:
     """Every relay that is handed the poison dies, with whatever it held; another is started in its place."""
-    broker, attempts = make_broker("redis"), 4
+    broker, attempts = make_broker("redis"), 3
     pace = {"LEASE_TIMEOUT": "1500ms", "REDIS_WRITE_TIMEOUT": "1s", "RETRY_BASE_DELAY": "50ms", "RETRY_JITTER": "0"}
     env = {**broker.env(), **pace, "RETRY_MAX_ATTEMPTS": str(attempts)}
     watch_setbacks(outbox)
@@ -259,7 +259,7 @@ def test_three_relays_are_restarted_in_turn(
     relays = [start(number) for number in range(3)]
     broker.proxy.delay = 0.05
     stops: list[float] = []
-    outbox.fill(broker.destination, 8_000)
+    outbox.fill(broker.destination, 4_000)
     backlog = {event_id for (event_id,) in outbox.rows("event_id::text")}
     with Writers(outbox.url, broker.destination, per_second=500) as writers:
         for number, relay in enumerate(relays):
