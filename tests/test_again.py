@@ -13,7 +13,7 @@ from tests.again import plain
         ("tests/a.py::test_b", "tests/a.py::test_b"),
         ("tests/a.py::test_b@aws", "tests/a.py::test_b"),
         ("tests/a.py::test_b[kafka]@conformance kafka", "tests/a.py::test_b[kafka]"),
-        ("tests/a.py::test_b[u:p@host]@spark-servers", "tests/a.py::test_b[u:p@host]"),
+        ("tests/a.py::test_b[u:p@host]@spark-cluster", "tests/a.py::test_b[u:p@host]"),
         ("tests/a.py::test_b[u:p@host]", "tests/a.py::test_b[u:p@host]"),
     ],
 )

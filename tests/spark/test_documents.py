@@ -6,7 +6,6 @@ import asyncio
 import json
 import shlex
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from typer.testing import CliRunner
 
 from relay.spark import key_id
 from relay.spark.jobs.archive.arguments import ArchiveArguments
@@ -23,12 +23,13 @@ from relay.spark.jobs.arguments import Arguments, CommandLine
 from relay.spark.jobs.reconcile.arguments import ReconcileArguments
 from relay.spark.jobs.replay.arguments import ReplayArguments
 from relay.spark.jobs.report.arguments import ReportArguments
+from relay_cli.app import app
 from tests.spark.read.test_events import TENANTS, append, make
 from tests.support.documents import Block, blocks
 from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.fixtures.postgres import Database
 from tests.support.paths import ROOT
-from tests.support.servers.spark import SparkCluster, environment, submit_arguments
+from tests.support.servers.spark import environment, submit_arguments
 from tests.support.servers.spark_home import spark_home
 
 BLOCKS: dict[str, Block] = {block.key: block for block in blocks("docs/guide/spark.md")}
@@ -86,24 +87,26 @@ def test_the_stream_of_events(spark: SparkSession, database: Database, tmp_path:
     assert spark.read.parquet(str(tmp_path / "events")).count() == 100
 
 
-def test_spark_submit_on_a_cluster_and_the_command_line(
-    spark_cluster: SparkCluster, outbox: Outbox, tmp_path: Path
-) -> None:
+def documented_commands(outbox: Outbox, folder: Path) -> tuple[str, str]:
+    """How the guide runs a job by spark-submit and by relay-cli, of a hundred orders and for the test's outbox."""
     orders = pa.table({"order_number": range(100), "customer": ["Ada"] * 100})
-    pq.write_table(orders, tmp_path / "orders.parquet")
-    (tmp_path / "url").write_text(outbox.url)
-    own = {"/data/orders": str(tmp_path / "orders.parquet"), "/secrets/outbox-url": str(tmp_path / "url")}
-    text = BLOCKS["docs/guide/spark.md sh 1"].adapted(own).text
-    on_cluster = shlex.join(["--master", spark_cluster.url, *submit_arguments(spark_cores_max="1")])
-    programs = f"""
-set -e
-relay-cli() {{ {shlex.quote(sys.executable)} -c 'from relay_cli.main import main; main()' "$@"; }}
-spark-submit() {{ {shlex.quote(str(spark_home() / "bin" / "spark-submit"))} {on_cluster} "$@"; }}
-"""
+    pq.write_table(orders, folder / "orders.parquet")
+    (folder / "url").write_text(outbox.url)
+    own = {"/data/orders": str(folder / "orders.parquet"), "/secrets/outbox-url": str(folder / "url")}
+    text = BLOCKS["docs/guide/spark.md sh 1"].adapted(own).text.replace("\\\n", " ")
+    submit, relay_cli = text.splitlines()
+    return submit, relay_cli
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_spark_submit(outbox: Outbox, tmp_path: Path) -> None:
+    """A job as a process with a JVM of its own; tests/spark/test_cluster.py runs jobs in a driver on a cluster."""
+    program, *arguments = shlex.split(documented_commands(outbox, tmp_path)[0])
     done = subprocess.run(
-        ["bash", "-c", programs + text],
+        [spark_home() / "bin" / program, "--master", "local[1]", *submit_arguments(), *arguments],
         cwd=ROOT,
-        env=environment() | {"PYSPARK_SUBMIT_ARGS": shlex.join([*submit_arguments(), "pyspark-shell"])},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=800,
@@ -111,11 +114,21 @@ spark-submit() {{ {shlex.quote(str(spark_home() / "bin" / "spark-submit"))} {on_
     )
     assert done.returncode == 0, done.stderr[-4000:]
     # spark-submit puts its driver's standard error, and so the progress of a slow run, into its standard output
-    summary, *shown = [line for line in done.stdout.splitlines() if line and not line.startswith("ingest: ")]
+    (summary,) = [line for line in done.stdout.splitlines() if line and not line.startswith("ingest: ")]
     assert summary.startswith("100 rows: 100 new, 0 there already; ")
+    assert len(outbox.rows("event_id")) == 100
+
+
+def test_the_command_line(spark: SparkSession, outbox: Outbox, tmp_path: Path) -> None:
+    """In this process; tests/spark/jobs/test_connect.py runs a job of relay-cli as a process of its own."""
+    program, *arguments = shlex.split(documented_commands(outbox, tmp_path)[1])
+    assert program == "relay-cli"
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    shown = done.stdout.splitlines()
     assert len(shown) == 10
     assert json.loads(shown[0])["partition_key"] == "Ada"
-    assert len(outbox.rows("event_id")) == 100
+    assert outbox.rows("event_id") == []
 
 
 @pytest.mark.parametrize("job", [ArchiveArguments, ReplayArguments])

@@ -295,7 +295,7 @@ def test_a_table_that_is_not_there_is_one_line(
 
 
 def test_relay_cli_takes_the_outbox_from_the_environment(spark: SparkSession, outbox: Outbox, tmp_path: Path) -> None:
-    """In this process; tests/spark/test_documents.py runs a job of relay-cli as a process of its own."""
+    """In this process; tests/spark/jobs/test_connect.py runs a job of relay-cli as a process of its own."""
     a_past(outbox, 10)
     before = in_table(outbox)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")  # Spark's default: the job enables it

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -59,50 +58,38 @@ def ask(spark_connect: SparkConnect, connect_client: Driver) -> Ask:
     return answer
 
 
-def use_folder(session: SparkSession, path: str) -> None:
-    """What every kind of files does."""
-    folder = folder_at(session, path)
-    assert (folder.read("a.json"), folder.contents("small")) == (None, {})
-    folder.write("small/a.json", '{"é": 1}\n\n{}')
-    folder.write("small/b.json", "b\n")
-    assert folder.contents("small") == {"a.json": '{"é": 1}\n\n{}\n', "b.json": "b\n"}
-    folder.write("small/a.json", "again")
-    assert folder.read("small/a.json") == "again\n"
-    folder.delete("small/b.json")
-    folder.delete("small/b.json")
-    folder.delete("nowhere")
-    assert (folder.read("small/b.json"), folder.contents("small")) == (None, {"a.json": "again\n"})
-    folder.delete("small")
-    assert folder.contents("small") == {}
-
-
 def write_folder(session: SparkSession, path: str) -> None:
     """Two files, one of them deleted."""
     folder = folder_at(session, path)
+    assert (folder.read("a.json"), folder.contents("small")) == (None, {})
     for name in ("a.json", "b.json"):
         folder.write(f"small/{name}", name)
     folder.delete("small/b.json")
 
 
-def rewrite_folder(session: SparkSession, path: str) -> None:
-    """Read what ``write_folder`` wrote, replace one file, delete the other."""
+def use_folder(session: SparkSession, path: str) -> None:
+    """Read what ``write_folder`` wrote, and do what every kind of files does."""
     folder = folder_at(session, path)
     assert folder.contents("small") == {"a.json": "a.json\n"}
     assert (folder.read("small/a.json"), folder.read("small/b.json")) == ("a.json\n", None)
-    folder.write("small/b.json", "new")
+    folder.write("small/a.json", "again")
+    folder.write("small/b.json", '{"é": 1}\n\n{}')
+    assert folder.contents("small") == {"a.json": "again\n", "b.json": '{"é": 1}\n\n{}\n'}
     folder.delete("small/a.json")
-    assert folder.contents("small") == {"b.json": "new\n"}
+    folder.delete("small/a.json")
+    folder.delete("nowhere")
+    assert folder.contents("small") == {"b.json": '{"é": 1}\n\n{}\n'}
+    folder.delete("small")
+    assert folder.contents("small") == {}
 
 
 def test_small_files_are_the_same_whichever_way_they_are_reached(
     spark: SparkSession, connect_client: Driver, tmp_path: Path
 ) -> None:
-    use_folder(spark, f"{tmp_path}/a folder = 100%")
-    connect_client.run(use_folder, f"{tmp_path}/another folder = 100%")
-    write_folder(spark, f"{tmp_path}/classic")
-    connect_client.run(rewrite_folder, f"{tmp_path}/classic")
-    connect_client.run(write_folder, f"{tmp_path}/connect")
-    rewrite_folder(spark, f"{tmp_path}/connect")
+    write_folder(spark, f"{tmp_path}/a folder = 100%")
+    connect_client.run(use_folder, f"{tmp_path}/a folder = 100%")
+    connect_client.run(write_folder, f"{tmp_path}/another folder = 100%")
+    use_folder(spark, f"{tmp_path}/another folder = 100%")
 
 
 def test_archive_report_reconcile_and_replay(
@@ -233,17 +220,23 @@ def test_a_server_that_does_not_answer_is_one_line_without_the_token(monkeypatch
     assert str(done.exception).startswith("--remote: not the URL of a Spark Connect server")
 
 
-def test_an_error_of_grpc_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """As gRPC's errors are printed: PySpark passes them on as they are."""
+def test_an_error_of_grpc_and_an_interruption_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The errors of gRPC as they are printed: PySpark passes them on as they are."""
     parts = ["status = StatusCode.UNAVAILABLE", 'details = "Socket closed"', 'debug_error_string = "…"']
     text = "\n\t".join(["<_MultiThreadedRendezvous of RPC that terminated with:", *parts]) + "\n>"
 
-    def fail(job: ReportArguments) -> int:
-        raise PySparkException(text)
+    socket_closed = "the Spark Connect server does not answer: Socket closed (UNAVAILABLE)"
+    ends: list[tuple[BaseException, int, str]] = [
+        (PySparkException(text), 1, socket_closed),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ]
+    for error, code, message in ends:
 
-    assert run_job(ReportArguments, fail, "report", ["--archive", "a", "--output", "b"]) == 1
-    expected = "error: the Spark Connect server does not answer: Socket closed (UNAVAILABLE)\n"
-    assert capsys.readouterr().err == expected
+        def fail(job: ReportArguments, error: BaseException = error) -> int:
+            raise error
+
+        assert run_job(ReportArguments, fail, "report", ["--archive", "a", "--output", "b"]) == code
+        assert capsys.readouterr().err == f"error: {message}\n"
 
 
 def hold(session: SparkSession, gate: str) -> None:
@@ -272,7 +265,7 @@ WHERE datname = current_database() AND application_name = 'openoutbox-spark' AND
 """
 
 
-def test_killed_and_interrupted_clients_leave_an_archive_that_the_next_run_completes(
+def test_a_killed_client_leaves_an_archive_that_the_next_run_completes(
     spark: SparkSession, spark_connect: SparkConnect, connect_client: Driver, outbox: Outbox, tmp_path: Path
 ) -> None:
     """The server goes on deleting for the client that was killed, beside the run that completes its work."""
@@ -289,18 +282,10 @@ def test_killed_and_interrupted_clients_leave_an_archive_that_the_next_run_compl
     command = [sys.executable, "-c", "from relay_cli.main import main; main()", *words]
     settings = {**environment(), "STORAGE_URL": outbox.url}
 
-    def stopped(clients: int) -> subprocess.Popen[str]:
-        client = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=settings)
-        wait_until(lambda: outbox.database.run(_WAITING) >= [(clients,)], what="a task that waits in the database")
-        return client
-
     with stopped_at(outbox, "DELETE"):
-        with stopped(1) as killed:
-            killed.kill()
-        with stopped(2) as interrupted:
-            interrupted.send_signal(signal.SIGINT)
-            _, error = interrupted.communicate()
-        assert (interrupted.returncode, without_progress(error)) == (130, ["error: interrupted"])
+        with subprocess.Popen(command, env=settings) as client:
+            wait_until(lambda: outbox.database.run(_WAITING) >= [(1,)], what="a task that waits in the database")
+            client.kill()
         last = connect_client.call(submit, "archive", *words[2:], "--url", outbox.url, "--json")
         wait_until(lambda: outbox.database.run(_WAITING) >= [(2,)], what="the next run to delete")
     printed = last.result()

@@ -149,7 +149,7 @@ def test_what_is_wrong_is_one_line(
 def test_relay_cli_takes_the_outbox_from_the_environment(
     spark: SparkSession, outbox: Outbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In this process; tests/spark/test_documents.py runs a job of relay-cli as a process of its own."""
+    """In this process; tests/spark/jobs/test_connect.py runs a job of relay-cli as a process of its own."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "orders.csv").write_text("number,customer\n1,é\n2,b\n")
     arguments = ["spark", "ingest", str(tmp_path / "orders.csv"), "--format", "csv", "--option", "header=true"]

@@ -17,8 +17,6 @@ from tests.spark.history import Ask, a_past, answering, fill
 from tests.spark.pages import description
 from tests.support.fixtures.outbox import Outbox
 
-pytestmark = pytest.mark.xdist_group("spark-servers")
-
 EVENT = "event_type, partition_key, payload, created_at"
 _DELIVER = """
 UPDATE openoutbox_events SET status = 'DELIVERED', delivered_at = now(), updated_at = now() WHERE status = 'PENDING'

@@ -21,8 +21,6 @@ from tests.support.fixtures.kafka import MakeTopic
 from tests.support.fixtures.kafka_altering import Copy, copy_of, empty, event_id_of, headers_of, rewrite, write
 from tests.support.fixtures.outbox import Outbox
 
-pytestmark = pytest.mark.xdist_group("spark-servers")
-
 COUNT = 1000
 Read = Callable[..., list[Message]]
 
