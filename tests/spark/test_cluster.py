@@ -26,12 +26,13 @@ BOTH = pytest.mark.parametrize("commit", ["atomic", "partition"])
 
 
 @BOTH
-@pytest.mark.parametrize(("fault", "attempts"), [("twice", 2), ("kill", 3)])
+@pytest.mark.parametrize(("fault", "attempts"), [pytest.param("twice", 2, marks=pytest.mark.soak), ("kill", 3)])
 def test_speculative_attempts_and_killed_executors_write_once(
     driver: Driver, outbox: Outbox, tmp_path: Path, fault: str, attempts: int, commit: str
 ) -> None:
     """``twice``: two attempts at a partition commit in the database. ``kill``: the executor of the first one is killed
-    in the middle of its rows, beside the second one, whose executor is killed when the database has committed it.
+    in the middle of its rows, beside the second one, whose executor is killed when the database has committed it; the
+    third one repeats it, and so stands for ``twice``.
 
     tests/spark/write/test_attempts.py has more of what such attempts leave in the database, without Spark.
     """
@@ -78,9 +79,9 @@ def test_a_job_that_is_cancelled_while_it_writes_is_exact_when_it_is_run_again(
 @BOTH
 def test_payloads_of_a_mebibyte(driver: Driver, outbox: Outbox, commit: str) -> None:
     options = {"url": outbox.url, "commit": commit, "idColumns": "number"}
-    driver.run(write, Job(options, rows=64, body="aes_encrypt(repeat('x', 1048548), lpad(number, 16, '0'))"))
+    driver.run(write, Job(options, rows=16, body="aes_encrypt(repeat('x', 1048548), lpad(number, 16, '0'))"))
     sizes = outbox.database.run("SELECT count(DISTINCT payload), min(length(payload)) FROM openoutbox_events")
-    assert sizes == [(64, 1 << 20)]
+    assert sizes == [(16, 1 << 20)]
 
 
 def test_no_rows_write_read_archive_and_replay_nothing(driver: Driver, outbox: Outbox, tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_a_column_that_is_added_between_two_starts_of_a_stream(driver: Driver, o
 def test_an_executor_that_is_killed_while_it_deletes_loses_and_repeats_nothing(
     driver: Driver, outbox: Outbox, tmp_path: Path
 ) -> None:
-    a_past(outbox, 30)
+    a_past(outbox, 10)
     before = in_table(outbox)
     folder = tmp_path / "archive"
     with stopped_at(outbox, "DELETE"):
@@ -142,9 +143,9 @@ def test_an_executor_that_is_killed_while_it_deletes_loses_and_repeats_nothing(
         assert set(in_table(outbox) + archived) == set(before)
     printed = job.result(PATIENCE)
     assert printed.code == 0, printed.err
-    assert printed.out.startswith("60 rows archived in ")
+    assert printed.out.startswith("20 rows archived in ")
     assert driver.run(in_archive, folder) == archived
-    assert len(archived) == 60
+    assert len(archived) == 20
     assert sorted([*in_table(outbox), *archived], key=str) == before
 
 

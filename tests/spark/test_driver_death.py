@@ -110,7 +110,7 @@ def scene(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         lines = "\n".join(json.dumps({"number": number}) for number in range(file * 100, file * 100 + 100))
         (scene.folder / "in" / f"{file}.json").write_text(lines)
     a_past(scene.writing, 30)
-    a_past(scene.deleting, 30)
+    a_past(scene.deleting, 10)
     yield scene
     for database in databases:
         drop_database(database)
@@ -226,7 +226,7 @@ def test_an_archiving_that_died_while_it_deleted_is_finished_by_the_next(
     scene: Scene, seen: Seen, driver: Driver
 ) -> None:
     assert set(seen.deleting + seen.archive) == set(seen.rows_to_delete)
-    assert len(seen.archive) == 60
+    assert len(seen.archive) == 20
     fill(scene.deleting, "DEAD", 10)
     new = [row for row in in_table(scene.deleting) if row not in seen.rows_to_delete]
     printed = driver.run(submit, "archive", *scene.archiving(scene.deleting), "--json")

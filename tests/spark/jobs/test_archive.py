@@ -36,6 +36,9 @@ from tests.support.documents import blocks
 from tests.support.fixtures.outbox import Outbox
 from tests.support.servers.spark import TABLE_FORMATS
 
+FEW = 4
+"""Old rows of each status where how many there are does not matter: each type and day is a file."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -113,7 +116,7 @@ def test_the_next_run_finishes_or_discards_a_run_that_stopped_after_any_step(
     spark: SparkSession, outbox: Outbox, place: Place, archive: Ask, options: ArchiveArguments
 ) -> None:
     """The first run stops after one step, the second one after two, and so on; the last one archives other rows."""
-    a_past(outbox, 20)
+    a_past(outbox, FEW)
     before = in_table(outbox)
     stopped, discarded, recovered = [], [], []
     for steps in range(1, 6):
@@ -144,7 +147,7 @@ def lose_lock(outbox: Outbox) -> None:
 def test_a_run_that_loses_its_lock_goes_on_unless_another_one_has_taken_over(
     spark: SparkSession, outbox: Outbox, place: Place, archive: Ask, options: ArchiveArguments
 ) -> None:
-    a_past(outbox, 20)
+    a_past(outbox, FEW)
     before = in_table(outbox)
     with archive_run(spark, options) as run_:
         write = run_.write
@@ -154,7 +157,7 @@ def test_a_run_that_loses_its_lock_goes_on_unless_another_one_has_taken_over(
             lose_lock(outbox)
 
         run_.write = write_and_lose_lock  # type: ignore[method-assign]
-        assert run_.run().deleted == 40
+        assert run_.run().deleted == 2 * FEW
     assert in_both(spark, outbox, place.name) == before
     fill(outbox, "DELIVERED", 5)
     with archive_run(spark, options) as run_:
@@ -168,13 +171,13 @@ def test_a_run_that_loses_its_lock_goes_on_unless_another_one_has_taken_over(
         run_.verify = verify_beside_another_run  # type: ignore[method-assign]
         with pytest.raises(ArchiveError, match="another run has taken over its rows"):
             run_.run()
-    assert len(in_archive(spark, place.name)) == 45
+    assert len(in_archive(spark, place.name)) == 2 * FEW + 5
 
 
 def test_rows_that_change_before_they_are_deleted_stay_and_are_archived_later_once(
     spark: SparkSession, outbox: Outbox, place: Place, archive: Ask, options: ArchiveArguments
 ) -> None:
-    a_past(outbox, 20)
+    a_past(outbox, FEW)
     everything = ids(in_table(outbox))
     with archive_run(spark, options) as run_:
         recover, write, verify, publish, delete, close = run_.steps()
@@ -203,13 +206,13 @@ def test_rows_that_change_before_they_are_deleted_stay_and_are_archived_later_on
 def test_with_keep_rows_stay_in_the_table_and_are_archived_once(
     spark: SparkSession, outbox: Outbox, place: Place, archive: Ask
 ) -> None:
-    a_past(outbox, 20)
+    a_past(outbox, FEW)
     before = in_table(outbox)
-    assert archive("--keep")["archived"] == 40
+    assert archive("--keep")["archived"] == 2 * FEW
     assert in_table(outbox) == before
     fill(outbox, "DEAD", 3)
     assert archive("--keep")["archived"] == 3
-    assert len(in_archive(spark, place.name)) == 43
+    assert len(in_archive(spark, place.name)) == 2 * FEW + 3
     before = in_table(outbox)
     done = archive()
     assert (done["archived"], len(done["recovered"])) == (0, 2)
@@ -219,7 +222,7 @@ def test_with_keep_rows_stay_in_the_table_and_are_archived_once(
 def test_files_that_are_not_what_was_written_are_never_relied_on(
     spark: SparkSession, outbox: Outbox, place: Place, archive: Ask, options: ArchiveArguments
 ) -> None:
-    a_past(outbox, 20)
+    a_past(outbox, FEW)
     before = in_table(outbox)
     with archive_run(spark, options) as run_:
         recover, write, verify, *_ = run_.steps()
@@ -253,8 +256,8 @@ def test_one_archiving_of_an_outbox_at_a_time_and_one_outbox_for_each_archive(
 def test_the_other_jobs_and_any_reader_of_tables_read_an_archive_in_tables(
     spark: SparkSession, outbox: Outbox, place: Place, archive: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    a_past(outbox, 10)
-    assert archive()["deleted"] == 20
+    a_past(outbox, FEW)
+    assert archive()["deleted"] == 2 * FEW
     archived = in_archive(spark, place.name)
     folder = f"{place.name}/events"
     plain = spark.read.table(place.name) if place.format == "iceberg" else spark.read.load(folder, "delta")
@@ -265,9 +268,9 @@ def test_the_other_jobs_and_any_reader_of_tables_read_an_archive_in_tables(
     assert run_reconcile("reconcile", [*places, "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["findings"]["missing"] == 1
     assert run_report("report", ["--archive", place.name, "--output", f"{tmp_path}/report"]) == 0
-    assert capsys.readouterr().out.startswith("10 delivered, ")
+    assert capsys.readouterr().out.startswith(f"{FEW} delivered, ")
     replay = answering(run_replay, "replay", outbox, capsys)
-    assert replay("--archive", place.name, "--status", "dead")["inserted"] == 10
+    assert replay("--archive", place.name, "--status", "dead")["inserted"] == FEW
 
 
 @in_tables
@@ -296,14 +299,14 @@ def test_a_table_that_is_not_there_is_one_line(
 
 def test_relay_cli_takes_the_outbox_from_the_environment(spark: SparkSession, outbox: Outbox, tmp_path: Path) -> None:
     """In this process; tests/spark/jobs/test_connect.py runs a job of relay-cli as a process of its own."""
-    a_past(outbox, 10)
+    a_past(outbox, FEW)
     before = in_table(outbox)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")  # Spark's default: the job enables it
     done = CliRunner().invoke(
         app, ["spark", "archive", str(tmp_path / "archive"), "--json"], env={"STORAGE_URL": outbox.pruner_url}
     )
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["deleted"] == 20
+    assert json.loads(done.stdout)["deleted"] == 2 * FEW
     assert in_both(spark, outbox, tmp_path / "archive") == before
 
 

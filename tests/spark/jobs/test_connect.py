@@ -95,16 +95,16 @@ def test_small_files_are_the_same_whichever_way_they_are_reached(
 def test_archive_report_reconcile_and_replay(
     spark: SparkSession, connect_client: Driver, outbox: Outbox, ask: Ask, tmp_path: Path
 ) -> None:
-    a_past(outbox, 20)
+    a_past(outbox, 4)
     before = in_table(outbox)
     folder = tmp_path / "archive = 100%"
     archived = ask("archive", str(folder), "--url", outbox.url, "--max-connections", "2")
-    assert (archived["archived"], archived["deleted"], archived["left"]) == (40, 40, 0)
+    assert (archived["archived"], archived["deleted"], archived["left"]) == (8, 8, 0)
     assert connect_client.run(in_archive, folder) == in_archive(spark, folder)
     assert in_both(spark, outbox, folder) == before
 
     report = ask("report", "--archive", str(folder), "--output", f"{tmp_path}/report")
-    assert (report["delivered"], report["dead"]) == (20, 20)
+    assert (report["delivered"], report["dead"]) == (4, 4)
     (part,) = (tmp_path / "report/summary.json").glob("part-*.txt")
     assert json.loads(part.read_text()) == report
 
@@ -117,8 +117,8 @@ def test_archive_report_reconcile_and_replay(
     assert not any(reconciled["findings"][kind] for kind in ("duplicated", "changed", "unexpected"))
 
     replayed = ask("replay", "--archive", str(folder), "--status", "dead", "--url", outbox.url)
-    assert (replayed["inserted"], replayed["total"]) == (20, 20)
-    assert outbox.database.run("SELECT count(*) FROM openoutbox_events WHERE headers ? 'replay_id'") == [(20,)]
+    assert (replayed["inserted"], replayed["total"]) == (4, 4)
+    assert outbox.database.run("SELECT count(*) FROM openoutbox_events WHERE headers ? 'replay_id'") == [(4,)]
 
 
 def read_outbox(session: SparkSession, url: str) -> int:
@@ -145,7 +145,7 @@ def test_either_way_goes_on_with_what_the_other_one_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A classic run stops before its manifest, one with --keep leaves its rows; an earlier release made the archive."""
-    a_past(outbox, 10)
+    a_past(outbox, 4)
     before = in_table(outbox)
     folder = tmp_path / "archive"
     with archive_run(spark, ArchiveArguments(url=outbox.url, path=str(folder))) as stopped:
@@ -161,13 +161,13 @@ def test_either_way_goes_on_with_what_the_other_one_left(
     refused = connect_client.run(submit, *arguments)
     assert refused.code == 1
     assert "archive into it once without Spark Connect" in refused.err
-    assert len(connect_client.run(in_archive, folder)) == 10
+    assert len(connect_client.run(in_archive, folder)) == 4
     assert classic(str(folder), "--keep", "--status", "dead")["archived"] == 0
     assert about.exists()
     printed = connect_client.run(submit, *arguments)
     assert printed.code == 0, printed.err
     done = json.loads(printed.out)
-    assert (done["archived"], done["deleted"], done["recovered"]) == (10, 10, [first["run"]])
+    assert (done["archived"], done["deleted"], done["recovered"]) == (4, 4, [first["run"]])
     assert in_both(spark, outbox, folder) == before
     fill(outbox, "DEAD", 3)
     assert classic(str(folder))["archived"] == 3
@@ -269,7 +269,7 @@ def test_a_killed_client_leaves_an_archive_that_the_next_run_completes(
     spark: SparkSession, spark_connect: SparkConnect, connect_client: Driver, outbox: Outbox, tmp_path: Path
 ) -> None:
     """The server goes on deleting for the client that was killed, beside the run that completes its work."""
-    a_past(outbox, 20)
+    a_past(outbox, 6)
     before = in_table(outbox)
     folder = tmp_path / "archive"
     (block,) = [each for each in blocks("docs/guide/spark.md") if "--remote" in each.text]

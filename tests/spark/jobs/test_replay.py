@@ -96,9 +96,15 @@ def test_a_replay_from_an_archive(outbox: Outbox, archive: Path, replay: Ask) ->
     assert replay(*source, "--tenant", "tenant-2", "--tenant-header", "none", "--dry-run")["events"] == 0
 
 
-def test_a_replay_id_is_of_one_selection(outbox: Outbox, replay: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_id_is_of_one_selection_and_is_printed_before_the_first_copy(
+    outbox: Outbox, replay: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
     fill(outbox, "DEAD", 3)
-    replay_id = replay("--status", "dead")["replay_id"]
+    replay_id = str(uuid.uuid4())
+    assert run("replay", ["--status", "dead", "--replay-id", replay_id], url=outbox.url) == 0
+    printed = capsys.readouterr()
+    assert f"its id is {replay_id}" in printed.err
+    assert printed.out.startswith("3 events inserted, 3 by this replay in all; ")
     assert run("replay", ["--type", "t", "--replay-id", replay_id], url=outbox.url) == 2
     assert f"--replay-id: {replay_id} is a replay of " in capsys.readouterr().err
 
@@ -138,13 +144,3 @@ def test_its_help_has_examples() -> None:
     done = CliRunner().invoke(app, ["spark", "replay", "--help"])
     assert done.exit_code == 0, done.output
     assert "examples:" in done.stdout
-
-
-def test_the_replay_id_is_printed_before_the_first_copy(
-    outbox: Outbox, replay: Ask, capsys: pytest.CaptureFixture[str]
-) -> None:
-    replay_id = str(uuid.uuid4())
-    assert run("replay", ["--status", "dead", "--replay-id", replay_id], url=outbox.url) == 0
-    printed = capsys.readouterr()
-    assert f"its id is {replay_id}" in printed.err
-    assert printed.out.startswith("0 events inserted, 0 by this replay in all; ")

@@ -92,7 +92,7 @@ def test_conditions_find_what_the_database_finds(spark: SparkSession, filled: Ou
     )
     for condition in PUSHED + SHARED:
         wanted = frame.where(condition)
-        ids = [row.event_id for row in wanted.select("event_id").collect()]
+        ids = [row.event_id for row in wanted.collect()]
         spoken = condition.replace("timestamp '", "timestamptz '")
         expected = filled.database.run(f"SELECT event_id::text FROM openoutbox_events WHERE {spoken}")
         assert sorted(ids) == sorted(each for (each,) in expected), condition
