@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -81,10 +82,9 @@ def lean_session() -> dict[str, str]:
     return {f"spark.{process}.extraJavaOptions": java_options() for process in ("driver", "executor")} | dict(SESSION)
 
 
-def submit_arguments(**more: str) -> list[str]:
-    """``lean_session`` as arguments of spark-submit, with ``more`` settings: dots are written as underscores."""
-    settings = {**lean_session(), **{name.replace("_", "."): value for name, value in more.items()}}
-    return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+def submit_arguments() -> list[str]:
+    """``lean_session`` as arguments of spark-submit."""
+    return [word for name, value in lean_session().items() for word in ("--conf", f"{name}={value}")]
 
 
 def kafka_source() -> str:
@@ -185,36 +185,33 @@ class SparkWorker(_SparkServer):
         return self.host in self._master.workers()
 
 
-class SparkConnect(_SparkServer):
-    """A Spark Connect server with two tasks at a time, each tried up to four times; it writes an event log."""
+@dataclass(frozen=True)
+class SparkConnect:
+    """The Spark Connect server in the JVM of a session, whose event log has what the server does.
 
-    name = "Spark-Connect"
+    One JVM serves both: a second one would be as cold as the first was, and load the same classes.
+    """
+
+    port: int
+    event_log: Path
+    """The folder of the event log."""
 
     @property
     def url(self) -> str:
+        """The address for clients."""
         return f"sc://127.0.0.1:{self.port}"
 
-    @property
-    def event_log(self) -> Path:
-        """The folder of the event log."""
-        return self.folder / "events"
-
-    def _command(self) -> list[str | Path]:
-        # As sbin/start-connect-server.sh does in the end.
-        self.event_log.mkdir(exist_ok=True)
-        settings = submit_arguments(
-            spark_connect_grpc_binding_address="127.0.0.1",
-            spark_connect_grpc_binding_port=str(self.port),
-            spark_eventLog_enabled="true",
-            spark_eventLog_dir=f"file:{self.event_log}",
-            spark_eventLog_rolling_enabled="false",
-            spark_eventLog_compress="false",
-        )
-        server = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-        return [spark_home() / "bin" / "spark-submit", "--master", "local[2,4]", *settings, *server]
-
-    def _answers(self) -> bool:
-        return accepts(self.port)
+    def settings(self) -> dict[str, str]:
+        """Settings of the session that starts it."""
+        return {
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": f"file:{self.event_log}",
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.compress": "false",
+        }
 
 
 class SparkCluster:

@@ -15,7 +15,7 @@ from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.spark import Save
 from tests.support.messages import kafka_headers, kafka_key
 
-COUNT = 5000
+COUNT = 1000
 
 
 def test_events_written_by_spark_arrive_in_kafka(
