@@ -79,6 +79,18 @@ def test_none_answers_only_if_none_did_in_this_attempt() -> None:
     assert combine([("b", NONE)], ["a"], answered=True) == Withheld("destination b: refused; acknowledged by a")
 
 
+@pytest.mark.parametrize(("before", "outcome"), [("", Withheld), ("a", Unreachable)])
+def test_an_answer_of_an_earlier_attempt_is_none_of_this_one(before: str, outcome: type[Outcome]) -> None:
+    event = make_event("both.t")._replace(acknowledged_by=before or None)
+    fan_out = FanOut(event, 1 if before else 2)
+    if not before:
+        fan_out.resolve("a", "both.t", ACKNOWLEDGED)
+    resolution = fan_out.resolve("b", "copy.both.t", NONE)
+    assert resolution is not None
+    assert type(resolution[1]) is outcome
+    assert resolution[0].acknowledged_by == "a"
+
+
 def test_the_outcome_comes_with_the_last_destination_and_names_those_that_have_it() -> None:
     event = make_event("both.a")._replace(acknowledged_by="first")
     fan_out = FanOut(event, 3)
