@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.event import EventId, Fence, Status
 from relay.core.outcome import ACKNOWLEDGED
-from relay.core.ports import Renewal
+from relay.core.ports import Renewal, Settled, Settlement
 from relay.core.telemetry import RelayState
 from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher
@@ -124,6 +124,29 @@ def test_a_settle_and_a_renewal_of_one_batch_never_overlap(engine: MakeEngine) -
     assert one.counts() == {"DELIVERED": 100}
     assert one.telemetry.ops["renew", True] >= 3
     assert one.telemetry.counts["leases_lost"] == 0
+
+
+def test_outcomes_that_come_during_a_renewal_are_settled_after_it(engine: MakeEngine) -> None:
+    one = holding(engine, 3)
+    renew, settle = one.storage.renew, one.storage.settle
+    order: list[str] = []
+
+    async def slow_renew(fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
+        order.append("renew")
+        await virtual_sleep(0.4)
+        order.append("renewed")
+        return await renew(fence, event_ids)
+
+    async def noted_settle(settlements: Sequence[Settlement]) -> list[Settled]:
+        order.append("settle")
+        return await settle(settlements)
+
+    one.storage.renew = slow_renew  # type: ignore[method-assign]
+    one.storage.settle = noted_settle  # type: ignore[method-assign]
+    one.until(lambda: order)
+    one.do(one.broker.answer)
+    one.until(lambda: one.delivered() == 3)
+    assert order == ["renew", "renewed", "settle"]
 
 
 def test_a_lease_that_ran_out_while_the_database_was_away_is_given_up_not_settled(engine: MakeEngine) -> None:
