@@ -9,7 +9,7 @@ was signed by a known key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
@@ -61,13 +61,7 @@ class Sqs:
 
     async def exists(self, client: AwsClient, name: str) -> bool:
         """Whether there is one of this name."""
-        try:
-            await self.address(client, name)
-        except ClientError as error:
-            if not is_missing(error):
-                raise
-            return False
-        return True
+        return await _is_there(self.address(client, name))
 
     async def keeps(self, client: AwsClient, name: str) -> bool:  # noqa: ARG002 - as the port has it
         """A queue keeps what it takes."""
@@ -113,13 +107,7 @@ class Sns:
 
     async def exists(self, client: AwsClient, name: str) -> bool:
         """Whether there is one of this name."""
-        try:
-            await self.ask(client, name)
-        except ClientError as error:
-            if not is_missing(error):
-                raise
-            return False
-        return True
+        return await _is_there(self.ask(client, name))
 
     async def keeps(self, client: AwsClient, name: str) -> bool:
         """Whether there is a confirmed subscription. Without one SNS acknowledges, and drops."""
@@ -154,6 +142,17 @@ def unreachable(error: Exception) -> str | None:
     if isinstance(outcome, Unreachable | ConnectionCut):
         return outcome.reason
     return None if isinstance(error, ClientError) else str(getattr(outcome, "reason", error))
+
+
+async def _is_there(question: Awaitable[object]) -> bool:
+    """Whether what is asked about is there. Raises what else is wrong."""
+    try:
+        await question
+    except ClientError as error:
+        if not is_missing(error):
+            raise
+        return False
+    return True
 
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:
