@@ -61,6 +61,15 @@ async def test_events_and_bytes_are_counted_from_the_claim_until_they_are_settle
     assert not inflight.batches
 
 
+async def test_where_bytes_are_short_those_of_answered_events_do_not_wait_for_their_neighbours(
+    inflight: InFlight,
+) -> None:
+    one = batch(70)
+    inflight.add(one)
+    acknowledge(inflight, one, 60)
+    assert inflight.room() == (30, 1000 - 10 * SIZE)
+
+
 async def test_what_waits_behind_its_key_counts_too(inflight: InFlight) -> None:
     inflight.add(batch(4, in_order=True))
     assert (inflight.events, inflight.unanswered) == (4, 4)

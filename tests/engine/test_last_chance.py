@@ -78,6 +78,23 @@ def test_while_it_waits_for_slow_answers_nothing_is_claimed(engine: MakeEngine) 
     assert one.counts() == {"DELIVERING": 3, "PENDING": 3}
 
 
+@pytest.mark.parametrize(
+    ("attempts", "error"), [(1, "LEASE_EXPIRED: of a relay that is gone"), (None, "THROTTLED: slow")]
+)
+def test_an_earlier_attempt_or_another_error_is_no_last_chance(
+    engine: MakeEngine, attempts: int | None, error: str
+) -> None:
+    """It is claimed alone and has no answer: the others are claimed all the same."""
+    one = engine()
+    one.broker.hold()
+    [event_id] = one.insert(attempts=one.options.retry.max_attempts - 1 if attempts is None else attempts)
+    one.row(event_id).last_error = error
+    one.run(0.3)
+    one.insert(3)
+    one.run(0.5)
+    assert one.counts() == {"DELIVERING": 4}
+
+
 def test_it_stops_nothing_when_its_lease_is_lost_while_it_waits(engine: MakeEngine) -> None:
     """It waits for outcomes that cannot be written; what is claimed after it is lost is behind it in the queue."""
     one = engine(lease_timeout=6.0)
