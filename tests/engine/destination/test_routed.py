@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from relay.core.errors import ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.formats import cloudevents
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, Transient
@@ -110,3 +111,13 @@ async def test_a_twin_obeys_the_same_rules() -> None:
     await outcomes(twin, make_event("a.x"), make_event("drop.x"))
     assert [event.event_type for event in broker.messages] == ["b.a.x"]
     assert drops.counts["drop.x"] == 1
+
+
+async def test_opening_checks_what_the_broker_is_configured_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse() -> None:
+        raise ConfigError("PUBLISHER_URL: not one")
+
+    broker = MemoryPublisher()
+    monkeypatch.setattr(broker, "open", refuse)
+    with pytest.raises(ConfigError, match="PUBLISHER_URL"):
+        await routed(broker).open()
