@@ -80,7 +80,7 @@ class Claims:
         """The tag of statements that know the column of the extension fan-out; empty without it."""
         self._durable = ("durable",) if options.durable_claims else ()
         self._kept_looked_at, self._kept_rest = float("-inf"), _KEPT_LOOK  # for rows that claims leave as they are
-        self.guard = ClaimGuard()
+        self.guard, self._took = ClaimGuard(), float("inf")
         self._appetite = Appetite(options.lease_timeout)
         self._payload_reader = PayloadReader(connection, options, self._appetite)
 
@@ -159,8 +159,7 @@ class Claims:
         Looked for once a second, in five while the queue stays empty; after each empty claim while there is such a row.
         """
         rows = await self._claim_undamaged(partial(self._claim_rows, wanted))
-        now = steady_seconds()
-        if rows or self.paused.everything or now < self._kept_looked_at + self._kept_rest:
+        if rows or self.paused.everything or (now := steady_seconds()) < self._kept_looked_at + self._kept_rest:
             self._kept_rest = _KEPT_LOOK if rows else self._kept_rest
             return rows
         self._kept_looked_at = now
@@ -293,7 +292,7 @@ class Claims:
             tied = rows[0][_TID] if len(rows) >= min(limit, _TIE) and first == last else None
             self.paused.head.claimed(span, len(rows), first, last, rows[0][_FENCE], tied)
         else:
-            self.paused.head.found_nothing(span)
+            self.paused.head.found_nothing(span, self._took)
 
     async def _due_first(self, wanted: Wanted) -> EventId | None:
         """The row that a claim with a limit of 1 leases."""
@@ -380,9 +379,10 @@ class Claims:
         except BaseException:  # a statement that is given up at its deadline is cancelled
             self.guard.failed(time.monotonic() - began)
             raise
+        self._took = time.monotonic() - began
         # Right after a pause a claim steps over the paused rows: that is slow for another reason than the planner.
         if not (guarded or stepping):
-            self.guard.took(time.monotonic() - began)
+            self.guard.took(self._took)
 
 
 def _bytes_of(events: Sequence[OutboxEvent]) -> int:

@@ -49,8 +49,7 @@ that turns out too wide. What is found is a *stretch*, which the next claims tak
 head: a straggler costs a claim of a few rows, not a walk over all that is between it and the head.
 
 Everything here is on the safe side of a mistake: a head too low costs time, a head too high is bounded by looking
-behind. When a look fails, claims go on from the head that is known. Used by ``PostgresOutbox`` and its claims; all
-calls in the event loop's thread.
+behind. When a look fails, claims go on from the known head. Used by ``PostgresOutbox``, in the event loop's thread.
 """
 
 from __future__ import annotations
@@ -135,6 +134,7 @@ class Head:
         """The head itself, whether it is in force or not."""
         self.walk_is_cheap = True
         """Whether the last walk from the oldest entry on was cheap."""
+        self.quick_claim_at = float("-inf")  # when an empty claim from the oldest entry on was such a walk
         self._stretches: list[tuple[Place, Place]] = []
         """What looking behind has found, lowest first."""
         self._left_out: dict[Thing, Place] = {}
@@ -238,8 +238,10 @@ class Head:
                 self._ties.clear()
             self._ties[last, BEHIND_ALL] = tie
 
-    def found_nothing(self, span: ClaimSpan) -> None:
-        """A claim, sent for ``span``, found nothing that it may take."""
+    def found_nothing(self, span: ClaimSpan, seconds: float = float("inf")) -> None:
+        """A claim, sent for ``span``, found nothing that it may take, and took so many ``seconds``."""
+        if seconds <= CHEAP and (span.first, span.end, span.tid) == (BEFORE_ALL, BEHIND_ALL, None):
+            self.quick_claim_at = self._clock()
         if span.version != self._version:
             return
         key = span.first, span.end

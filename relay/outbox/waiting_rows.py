@@ -144,8 +144,9 @@ class Looks:
     async def look(self, walk: Walk) -> Rest:
         """One call: see what is cheap, move the head, and look on behind it."""
         head = self._head
-        # An idle relay sees now and then what others have delivered.
-        if (head.walk_is_cheap and head.claimed_since_walk) or self._clock() >= self._walk_at:
+        # An idle relay sees now and then what others have delivered, unless its own claims show that this is little.
+        walk_at = max(self._walk_at, head.quick_claim_at + _TRY_AGAIN)
+        if (head.walk_is_cheap and head.claimed_since_walk) or self._clock() >= walk_at:
             await self._walk_all(walk)
         if not head.in_force:
             return Rest(0.25 if head.margin < MARGIN else 1.0, claimable=False)

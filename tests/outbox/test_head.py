@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.outbox.head import BEFORE_ALL, MARGIN, MOST_CLAIMED, Head, Place, after
+from relay.outbox.head import BEFORE_ALL, CHEAP, MARGIN, MOST_CLAIMED, Head, Place, after
 from relay.outbox.waiting_rows import DEPTHS, SHARE, TIMEOUT, Look, Looks
 from tests.support.clock import Clock
 
@@ -303,6 +303,17 @@ def test_an_idle_relay_walks_from_the_oldest_entry_on_once_in_five_seconds() -> 
             index.clock += 1.0
             asyncio.run(looks.look(index.walk))
         assert index.walks - began == walks
+
+
+@pytest.mark.parametrize(("seconds", "walks"), [(CHEAP, 0), (2 * CHEAP, 2)])
+def test_quick_empty_claims_of_an_idle_relay_are_such_walks(seconds: float, walks: int) -> None:
+    index, head, looks = looking(10, 100.0)
+    began = index.walks
+    for _ in range(10):
+        head.found_nothing(head.span(), seconds)
+        index.clock += 1.0
+        asyncio.run(looks.look(index.walk))
+    assert index.walks - began == walks
 
 
 def test_a_look_does_not_move_the_head_past_a_locked_row() -> None:
