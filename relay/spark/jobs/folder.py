@@ -11,6 +11,9 @@ the path and Spark's message.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.sql import SparkSession
@@ -21,8 +24,9 @@ if TYPE_CHECKING:
     from relay.spark.jobs.hadoopfiles import HadoopFolder
     from relay.spark.jobs.sparkfiles import SparkFolder
 
-SUMMARY: Final = "summary.json"
-"""The summary of a job; written last, so that a result is whole when it is there and not empty."""
+WORK: Final = "_work"
+"""The folder below a result for what a job needs while it runs."""
+_SUMMARY: Final = "summary.json"
 
 
 Folder: TypeAlias = "HadoopFolder | SparkFolder"
@@ -37,3 +41,19 @@ def folder_at(spark: SparkSession, path: str) -> Folder:
     from relay.spark.jobs.hadoopfiles import HadoopFolder  # noqa: PLC0415 - a Connect client has no Py4J
 
     return HadoopFolder(spark, path)
+
+
+@contextmanager
+def result_folder(spark: SparkSession, path: str) -> Iterator[dict[str, object]]:
+    """Write what the block puts into the mapping as ``summary.json``, last: a result is whole when it is there.
+
+    Removes the summary of an earlier result before, and ``WORK`` at the end.
+    """
+    folder = folder_at(spark, path)
+    folder.delete(_SUMMARY)
+    summary: dict[str, object] = {}
+    try:
+        yield summary
+        folder.write(_SUMMARY, json.dumps(summary))
+    finally:
+        folder.delete(WORK)

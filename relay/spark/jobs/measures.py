@@ -6,7 +6,8 @@ session's time zone is.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
@@ -28,6 +29,11 @@ def latencies(seconds: Column) -> list[Column]:
     percentiles = f.percentile_approx(seconds, list(QUANTILES), _ACCURACY)
     columns = [f.get(percentiles, index).alias(name) for index, name in enumerate(LATENCIES[:-1])]
     return [*columns, f.max(seconds).alias(LATENCIES[-1])]
+
+
+def latency_seconds(totals: Mapping[str, Any]) -> dict[str, Any]:
+    """``latencies`` in a summary."""
+    return {name.removeprefix("latency_"): totals[name] for name in LATENCIES}
 
 
 def hour(time: str) -> Column:

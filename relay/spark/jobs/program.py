@@ -6,10 +6,11 @@ Results go to standard output, progress and errors to standard error. Exit codes
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -75,6 +76,12 @@ def print_result(line: str) -> None:
     """Print a line of the result."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def print_summary(summary: Mapping[str, object], lines: Iterable[str], *, as_json: bool) -> None:
+    """Print the result of a job: as one JSON object for programs, or as lines."""
+    for line in [json.dumps(summary)] if as_json else lines:
+        print_result(line)
 
 
 def _print_error(message: str, code: int) -> int:

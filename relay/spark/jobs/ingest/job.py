@@ -1,11 +1,4 @@
-"""The job ``ingest``: write what Spark can read into the outbox.
-
-    spark-submit deploy/spark/ingest.py … (on a cluster: the driver and the executors need both wheels)
-    relay-cli spark ingest …
-
-Progress goes to standard error, a line every ten seconds; the summary, or a dry run's rows, to standard output. Exit
-codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted (a stream's regular end).
-"""
+"""The job ``ingest``: write what Spark can read into the outbox."""
 
 from __future__ import annotations
 

@@ -21,20 +21,6 @@ from pyspark.sql import functions as f
 
 COMPARED: Final = ("payload", "key", "headers", "topic")
 
-_FINDING: Final = (
-    "kind",
-    "topic",
-    "event_id",
-    "partition_key",
-    "detail",
-    "copies",
-    "partition",
-    "offset",
-    "created_at",
-    "delivered_at",
-    "arrived_at",
-)
-
 
 def match(rows: DataFrame, messages: DataFrame, compared: Collection[str]) -> DataFrame:
     """One row for each event id of either side; ``compared`` names the fields that the messages have.
@@ -94,13 +80,8 @@ def without_row(matched: DataFrame, later_rows: DataFrame | None) -> DataFrame:
 
 
 def _differs(name: str) -> Column:
-    row, message = {
-        "payload": ("payload_sum", "m_payload_sum"),
-        "key": ("key", "m_key"),
-        "headers": ("headers_sum", "m_headers_sum"),
-        "topic": ("topic", "m_topic"),
-    }[name]
-    return ~f.col(row).eqNullSafe(f.col(message))
+    column = f"{name}_sum" if name in ("payload", "headers") else name
+    return ~f.col(column).eqNullSafe(f.col(f"m_{column}"))
 
 
 def _overtaken(matched: DataFrame) -> DataFrame:
@@ -129,7 +110,7 @@ def _finding(events: DataFrame, kind: str, detail: Column | str, where: str) -> 
         "created_at",
         "delivered_at",
         f.col(f"{where}.m_time").alias("arrived_at"),
-    ).select(*_FINDING)
+    )
 
 
 def _without_id(messages: DataFrame) -> DataFrame:

@@ -1,11 +1,7 @@
 """The job ``reconcile``: compare the outbox, or its archive, with the events in Kafka or in a consumer's table.
 
-    spark-submit deploy/spark/reconcile.py --output FOLDER … (on a cluster: driver and executors need both wheels)
-    relay-cli spark reconcile --output FOLDER …
-
-It writes into ``--output`` only: ``findings``, ``topics`` and ``hours`` as Parquet, and ``summary.json``. Progress
-goes to standard error, the summary to standard output. Exit codes: 0 no findings, 1 failed, 2 wrong arguments, 3
-findings, 130 interrupted. It can be run again however it ended; the summary is written last.
+It writes into ``--output`` only: ``findings``, ``topics`` and ``hours`` as Parquet, and ``summary.json``. It can be run
+again however it ended; the summary is written last.
 
 A relay may work meanwhile. The rows are read before the messages, so the message of a DELIVERED row was acknowledged
 before the topics are read. An event in a topic without a row is searched in the outbox once more, since its row was
@@ -15,9 +11,8 @@ database and the brokers are read once.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from typing import Final
 
@@ -25,14 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.formats import read_archive
-from relay.spark.jobs.folder import SUMMARY, folder_at
+from relay.spark.jobs.folder import WORK, result_folder
+from relay.spark.jobs.measures import latency_seconds
 from relay.spark.jobs.parquet import materialize
-from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
+from relay.spark.jobs.program import print_summary, report_progress, run_job, task_progress
 from relay.spark.jobs.reconcile import arrivals
 from relay.spark.jobs.reconcile.arguments import KINDS, ReconcileArguments
-from relay.spark.jobs.reconcile.compare import COMPARED, findings, match, without_row
+from relay.spark.jobs.reconcile.compare import findings, match, without_row
 from relay.spark.jobs.reconcile.fingerprints import expected
-from relay.spark.jobs.reconcile.result import ReconcileResult, sentence, summary
 from relay.spark.jobs.reconcile.summaries import by_hour, by_topic, totals
 from relay.spark.jobs.session import open_session, session_settings
 from relay.spark.source import OutboxDataSource
@@ -41,7 +36,6 @@ from relay.spark.write.observed import show_counts
 FINDINGS: Final = 3
 """Exit code: the job has findings."""
 
-_WORK: Final = "_work"
 _COLUMNS: Final = (
     "event_id",
     "event_type",
@@ -72,26 +66,26 @@ class _Run:
         """Compare, and print the summary; returns the exit code."""
         job = self._job
         start = time.monotonic()
-        folder = folder_at(self._session, job.output)
-        folder.delete(SUMMARY)
-        try:
-            with report_progress(
-                "reconcile", lambda: ": ".join(filter(None, [self._step, task_progress(self._session)]))
-            ):
-                result = self._compare(start)
-                folder.write(SUMMARY, json.dumps(summary(job, result)))
-        finally:
-            folder.delete(_WORK)
-        counts = {name: result.totals[name] for name in ("rows", "delivered", "copies")}
-        show_counts(self._session, "openoutbox reconcile", counts | dict(result.kinds))
-        if job.as_json:
-            print_result(json.dumps(summary(job, result)))
-        else:
-            print_result(sentence(result))
-            print_result(f"{job.output}; {result.seconds:.1f} s")
-        return FINDINGS if any(result.kinds[kind] for kind in KINDS if kind not in job.tolerated) else 0
+        progress = report_progress(
+            "reconcile", lambda: ": ".join(filter(None, [self._step, task_progress(self._session)]))
+        )
+        with result_folder(self._session, job.output) as summary, progress:
+            sums, kinds, compared = self._compare()
+            seconds = time.monotonic() - start
+            summary |= {"findings": kinds, "tolerated": sorted(job.tolerated)}
+            summary |= {
+                name: sums[name] for name in ("rows", "delivered", "waiting", "dead", "arrived", "dead_arrived")
+            }
+            summary |= {"messages": sums["copies"], "latency_seconds": latency_seconds(sums)}
+            summary |= {"compared": compared, "ordered": arrivals.ordered(job)}
+            summary |= {"output": job.output, "seconds": round(seconds, 1)}
+        counts = {name: sums[name] for name in ("rows", "delivered", "copies")}
+        show_counts(self._session, "openoutbox reconcile", counts | kinds)
+        print_summary(summary, (_sentence(sums, kinds), f"{job.output}; {seconds:.1f} s"), as_json=job.as_json)
+        return FINDINGS if any(kinds[kind] for kind in KINDS if kind not in job.tolerated) else 0
 
-    def _compare(self, start: float) -> ReconcileResult:
+    def _compare(self) -> tuple[dict[str, int], dict[str, int], list[str]]:
+        """Totals, the number of findings of each kind, and the compared fields."""
         job = self._job
         rows = self._rows()
         messages = self._store("reading what arrived", "messages", self._messages(rows))
@@ -103,13 +97,8 @@ class _Run:
         self._write("counting by hour", "hours", by_hour(matched))
         self._step = "summing up"
         counted = {row["kind"]: row["count"] for row in frame.groupBy("kind").count().collect()}
-        return ReconcileResult(
-            totals=totals(matched) | {"copies": messages.count()},  # messages without an id included
-            kinds={kind: counted.get(kind, 0) for kind in KINDS},
-            compared=tuple(name for name in COMPARED if name in compared),
-            ordered=arrivals.ordered(job),
-            seconds=time.monotonic() - start,
-        )
+        sums = totals(matched) | {"copies": messages.count()}  # messages without an id included
+        return sums, {kind: counted.get(kind, 0) for kind in KINDS}, list(compared)
 
     def _rows(self) -> DataFrame:
         """Fingerprints of all rows, each event once. The table before the archive: rows only move that way."""
@@ -167,12 +156,21 @@ class _Run:
 
     def _store(self, step: str, name: str, frame: DataFrame) -> DataFrame:
         """Write the frame below the output while this run needs it."""
-        return self._write(step, f"{_WORK}/{name}", frame)
+        return self._write(step, f"{WORK}/{name}", frame)
 
     def _write(self, step: str, name: str, frame: DataFrame) -> DataFrame:
         """Write the frame below the output."""
         self._step = step
         return materialize(frame, f"{self._job.output}/{name}")
+
+
+def _sentence(sums: Mapping[str, int], kinds: Mapping[str, int]) -> str:
+    """The result in a line."""
+    scope = f"{sums['delivered']} delivered events, {sums['copies']} messages"
+    if not any(kinds.values()):
+        return f"no findings: {scope}"
+    listed = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in kinds.items() if number)
+    return f"{listed}: {scope}"
 
 
 run: Final = partial(run_job, ReconcileArguments, _work)

@@ -16,14 +16,9 @@ from relay.spark.jobs.reconcile.arguments import KINDS
 
 def totals(matched: DataFrame) -> dict[str, int]:
     """Counts over all matched events, and latencies."""
-    known = f.col("known")
     row = matched.agg(
-        _count_if(known).alias("rows"),
-        _count_if(known & (f.col("status") == "DELIVERED")).alias("delivered"),
-        _count_if(known & f.col("status").isin("PENDING", "DELIVERING")).alias("waiting"),
-        _count_if(known & (f.col("status") == "DEAD")).alias("dead"),
-        _count_if(known & (f.col("copies") > 0)).alias("arrived"),
-        _count_if(known & (f.col("copies") > 0) & (f.col("status") == "DEAD")).alias("dead_arrived"),
+        *_events("rows"),
+        f.count_if(f.col("known") & (f.col("copies") > 0) & (f.col("status") == "DEAD")).alias("dead_arrived"),
         f.coalesce(f.sum("copies"), f.lit(0)).alias("copies"),
         *latencies(_latency()),
     ).first()
@@ -57,18 +52,14 @@ def _latency() -> Column:
     return seconds_between("created_at", "delivered_at")
 
 
-def _events() -> list[Column]:
+def _events(name: str = "events") -> list[Column]:
     known = f.col("known")
     status = f.col("status")
     return [
-        _count_if(known).alias("events"),
-        _count_if(known & (status == "DELIVERED")).alias("delivered"),
-        _count_if(known & status.isin("PENDING", "DELIVERING")).alias("waiting"),
-        _count_if(known & (status == "DEAD")).alias("dead"),
-        _count_if(known & (f.col("copies") > 0)).alias("arrived"),
-        _count_if(known & (status == "DELIVERED") & (f.col("copies") == 0)).alias("missing"),
+        f.count_if(known).alias(name),
+        f.count_if(known & (status == "DELIVERED")).alias("delivered"),
+        f.count_if(known & status.isin("PENDING", "DELIVERING")).alias("waiting"),
+        f.count_if(known & (status == "DEAD")).alias("dead"),
+        f.count_if(known & (f.col("copies") > 0)).alias("arrived"),
+        f.count_if(known & (status == "DELIVERED") & (f.col("copies") == 0)).alias("missing"),
     ]
-
-
-def _count_if(condition: Column) -> Column:
-    return f.count(f.when(condition, f.lit(1)))

@@ -1,23 +1,18 @@
 """The job ``replay``: insert copies of past events into the outbox, from an archive or from the table.
 
-    spark-submit deploy/spark/replay.py … (on a cluster: the driver and the executors need both wheels)
-    relay-cli spark replay …
-
-The replay's id and progress go to standard error, the summary to standard output. Exit codes: 0 done, 1 failed, or
-events were left out since the broker would drop them, 2 wrong arguments, 130 interrupted. It can be run again with the
-same arguments and its id, however it ended: ``relay.spark.jobs.replay.steps`` says why.
+The replay's id goes to standard error too. It can be run again with the same arguments and its id, however it ended:
+``relay.spark.jobs.replay.steps`` says why.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import asdict
 from functools import partial
 from typing import Final
 
-from relay.spark.jobs.program import print_result, report_progress, run_job, task_progress
+from relay.spark.jobs.program import print_summary, report_progress, run_job, task_progress
 from relay.spark.jobs.replay.arguments import ReplayArguments
 from relay.spark.jobs.replay.steps import ReplayPreview, ReplayResult, preview, replay
 from relay.spark.jobs.session import open_session
@@ -42,28 +37,24 @@ def _work(job: ReplayArguments) -> int:
 
 
 def _print_preview(events: ReplayPreview, job: ReplayArguments) -> None:
-    if job.as_json:
-        print_result(json.dumps({"dry_run": True, **asdict(events)}))
-        return
     recent = f"; {events.recent} of them within the duplicate window" if events.recent else ""
-    print_result(f"would replay {events.events} events: {events.delivered} delivered, {events.dead} dead{recent}")
+    line = f"would replay {events.events} events: {events.delivered} delivered, {events.dead} dead{recent}"
+    print_summary({"dry_run": True, **asdict(events)}, [line], as_json=job.as_json)
 
 
 def _print_summary(result: ReplayResult, job: ReplayArguments, seconds: float) -> None:
     replay_id = str(job.replay_id)
-    if job.as_json:
-        print_result(json.dumps({"replay_id": replay_id, **asdict(result), "seconds": round(seconds, 1)}))
-        return
-    print_result(
-        f"{result.inserted} events inserted, {result.total} by this replay in all; {seconds:.1f} s; replay {replay_id}"
-    )
+    counts = f"{result.inserted} events inserted, {result.total} by this replay in all"
+    lines = [f"{counts}; {seconds:.1f} s; replay {replay_id}"]
     if result.waiting:
-        print_result(f"{result.waiting} events are PENDING or DELIVERING already and stay as they are")
+        lines.append(f"{result.waiting} events are PENDING or DELIVERING already and stay as they are")
     if result.recent:
-        print_result(
+        lines.append(
             f"{result.recent} events were delivered within the duplicate window, so NATS would drop their copies: run "
             f"it again later with the same arguments and --replay-id {replay_id}"
         )
+    summary = {"replay_id": replay_id, **asdict(result), "seconds": round(seconds, 1)}
+    print_summary(summary, lines, as_json=job.as_json)
 
 
 run: Final = partial(run_job, ReplayArguments, _work)

@@ -59,12 +59,12 @@ def from_archive(rows: DataFrame) -> DataFrame:
 
 def by_type(outcomes: DataFrame) -> DataFrame:
     """A row for each event type."""
-    return outcomes.groupBy("type").agg(*_sums(), *_latencies())
+    return outcomes.groupBy("type").agg(*_measures())
 
 
 def by_type_and_hour(outcomes: DataFrame) -> DataFrame:
     """A row for each event type and hour."""
-    return outcomes.groupBy("type", hour("time").alias("hour")).agg(*_sums(), *_latencies())
+    return outcomes.groupBy("type", hour("time").alias("hour")).agg(*_measures())
 
 
 def failures(outcomes: DataFrame) -> DataFrame:
@@ -75,14 +75,10 @@ def failures(outcomes: DataFrame) -> DataFrame:
 
 def totals(outcomes: DataFrame) -> dict[str, float | None]:
     """Sums over all outcomes, and latencies."""
-    row = outcomes.agg(*_sums(), *_latencies()).first()
+    row = outcomes.agg(*_measures()).first()
     values = {} if row is None else row.asDict()
     return {**values, **{name: values.get(name) or 0 for name in COUNTS}}
 
 
-def _sums() -> list[Column]:
-    return [f.sum(name).alias(name) for name in COUNTS]
-
-
-def _latencies() -> list[Column]:
-    return latencies(f.col("latency"))
+def _measures() -> list[Column]:
+    return [*(f.sum(name).alias(name) for name in COUNTS), *latencies(f.col("latency"))]
