@@ -39,6 +39,7 @@ from relay.core.proofs import Begun, HeldLeases, LeasedRow, Proven
 _FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _OF_THE_CLIENT: Final = frozenset({"_STATE", "_CONFLICT", "_PREV_IN_PROGRESS", "_PURGE_QUEUE", "_PURGE_INFLIGHT"})
 _NOT_IN_TIME: Final = Withheld("its lease is of before this producer's epoch, or does not last for a transaction")
+_OF_ANOTHER: Final = "_INVALID_DIFFERENT_RECORD"
 _BEHIND: Final = Withheld("an earlier event of its key has failed")
 
 
@@ -269,9 +270,12 @@ class Carrying:
             outcome = _outcome_of_all(transaction.error)
             self._sink([(event, outcome) for event in left])
             return
-        if self._restamp(left, failed):
+        named = {event_id: one for event_id, one in failed.items() if one.code != _OF_ANOTHER}
+        are_named = 0 < len(named) < len(failed)
+        failed = named if are_named else failed
+        if self._restamp(left, failed, are_named=are_named):
             return
-        batch_refused = any(one.code in BATCH_REFUSALS for one in failed.values())
+        batch_refused = not are_named and any(one.code in BATCH_REFUSALS for one in failed.values())
         if (batch_refused or not failed) and len(left) > 1:
             middle = len(left) // 2
             halves = (left[middle:], left[:middle])
@@ -287,19 +291,20 @@ class Carrying:
                 self._sink([(event, _outcome(failed[event.event_id]))])
         self._parts.appendleft([event for event in left if event.event_id not in failed])
 
-    def _restamp(self, left: Sequence[OutboxEvent], failed: Mapping[EventId, Failure]) -> bool:
+    def _restamp(self, left: Sequence[OutboxEvent], failed: Mapping[EventId, Failure], *, are_named: bool) -> bool:
         """Send what is left again, one of it with another time; false where no time of an event was refused.
 
         The client says this code of each message of a batch of which one has such a time: the latest or the oldest. Of
-        several it says what it says of an invalid record: then the transaction is halved.
+        several it says what it says of an invalid record, and names them.
         """
-        named = {event_id for event_id, failure in failed.items() if failure.code == REFUSED_TIME}
+        named = {event_id for event_id, failure in failed.items() if are_named or failure.code == REFUSED_TIME}
         refused = [event for event in left if event.event_id in named - self._restamped]
         if not (refused and self._own_time):
             return False
         latest, oldest = max(refused, key=_created_at), min(refused, key=_created_at)
         one = latest if latest.created_at > (now := self._options.now()) else oldest
-        self._restamped.add(one.event_id)
+        for event in refused if are_named else (one,):  # and in the next claim: the epoch ends, and with it this lease
+            self._publisher.refused_times.replace(event)
         if len(left) == 1:
             self._publisher.refused_times.refused(one, now)
         self._parts.appendleft(left)

@@ -7,12 +7,13 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from relay.core.clock import steady_seconds
-from relay.core.event import OutboxEvent
+from relay.core.event import EventId, OutboxEvent
 
 REFUSED_TIME: Final = "INVALID_TIMESTAMP"
 """The broker's code for a time outside of the topic's ``message.timestamp.before.max.ms`` and ``after.max.ms``."""
 _REMEMBERED: Final = 60.0  # seconds; then the topic may have other limits
 _ALIKE: Final = 0.9  # of a distance that was refused: each event in turn would be a little nearer to the present
+_MOST_REPLACED: Final = 10_000  # events
 _LATEST: Final = 253_402_300_800  # seconds since 1970: the year 10000, beyond what clients read as a date
 
 
@@ -51,11 +52,20 @@ class RefusedTimes:
         self._clock = clock
         self._nearest: dict[tuple[str, bool], _Refused] = {}
         """By topic, and whether it is ahead of the present; only topics that exist refuse a time."""
+        self._replaced: dict[EventId, None] = {}
 
     def own_time(self, event: OutboxEvent, now: float, stamp: Stamp = Stamp.CREATED_AT) -> int | None:
         """As ``event_time``, but None also where the topic refuses it."""
         at = event_time(event, stamp)
-        return None if at is None or (self._nearest and self._refuses(event, now)) else at
+        if at is None or event.event_id in self._replaced or (self._nearest and self._refuses(event, now)):
+            return None
+        return at
+
+    def replace(self, event: OutboxEvent) -> None:
+        """This event is sent with now."""
+        if len(self._replaced) >= _MOST_REPLACED:
+            self._replaced.clear()
+        self._replaced[event.event_id] = None
 
     def refused(self, event: OutboxEvent, now: float) -> None:
         """The topic has refused this event's time, at ``now``."""

@@ -226,3 +226,22 @@ async def test_many_refused_times_in_order_cost_few_transactions(
     assert outcomes == [Acknowledged(restamped=event.event_type == name) for event in events]
     assert len(sending.leases.begun) <= 20
     assert [message.value() for message in consume(name, 24)] == [event.payload for event in refused]
+
+
+@pytest.mark.kafka
+async def test_whom_the_broker_names_is_known_although_no_lease_outlives_the_epoch(
+    kafka: str, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch ends with what is refused, and leases of before with it: the claim was begun again without end."""
+    name = topic(config={"cleanup.policy": "compact"})
+    async with transactions(kafka, name) as sending:
+        begin = sending.leases.begin
+
+        async def begin_once(events: Sequence[OutboxEvent], *values: Any) -> Any:
+            begun = await begin(events, *values)
+            sending.leases.short.update(event.event_id for event in events)
+            return begun
+
+        monkeypatch.setattr(sending.leases, "begin", begin_once)
+        outcomes = await sending.send([created(name, b"", EVENT, None if n in (3, 5) else "k") for n in range(8)])
+    assert [n for n, one in enumerate(outcomes) if getattr(one, "code", "") == "INVALID_RECORD"] == [3, 5]
