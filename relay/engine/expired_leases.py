@@ -48,6 +48,8 @@ class BatchLeases:
 
     def __init__(self, batch: Batch, context: EngineContext) -> None:
         self._batch = batch
+        self._inflight = context.inflight
+        self._lease = context.options.lease_timeout
         self._clock = context.clock
 
     async def begin(
@@ -57,8 +59,19 @@ class BatchLeases:
         seconds: float,
         is_held: Callable[[OutboxEvent], bool] = lambda _: True,
     ) -> list[Begun]:
-        """See ``HeldLeases``. Not while a renewal may change the fence."""
-        while self._batch.writing:  # noqa: ASYNC110 - rare, and over within milliseconds
+        """See ``HeldLeases``. Not while a renewal may change the fence; leases of before ``since`` are renewed first.
+
+        A refused transaction ends its producer's epoch. Given back for that, its events would be claimed and refused
+        together again, without end.
+        """
+        events = list(events)
+        give_up_at = self._clock() + self._lease / 6
+        if self._batch.has_older(events, since):
+            self._batch.renew_older(events, since)
+            self._inflight.renewable.set()
+        while self._batch.writing or (  # noqa: ASYNC110 - rare, and over within milliseconds
+            self._batch.has_older(events, since) and self._clock() < give_up_at
+        ):
             await asyncio.sleep(_WRITING)
         return self._batch.begin(filter(is_held, events), since, self._clock() + seconds)
 

@@ -51,6 +51,15 @@ class Leases:
         self.pinned.update(event.event_id for one in begun for event in one.events)
         return begun
 
+    def older(self, events: Iterable[OutboxEvent], since: float) -> dict[Lease, list[EventId]]:
+        """Of these events those whose lease was sent for before ``since`` and can be renewed, by lease."""
+        older: dict[Lease, list[EventId]] = {}
+        for event in events:
+            lease = self.of(event.event_id)
+            if lease.sent_at < since and not lease.refused:
+                older.setdefault(lease, []).append(event.event_id)
+        return older
+
     def unpin(self, event_ids: Iterable[EventId]) -> None:
         """These leases may be renewed again."""
         self.pinned.difference_update(event_ids)
@@ -180,6 +189,15 @@ class Leased(ABC):
         return [event_id for event_id in expired if event_id in self.offered]
 
     # In a transaction (``relay.core.proofs``).
+
+    def has_older(self, events: Iterable[OutboxEvent], since: float) -> bool:
+        """Whether a lease of these, of those offered still, was sent for before ``since``."""
+        return bool(self._leases.older([event for event in events if event.event_id in self.offered], since))
+
+    def renew_older(self, events: Iterable[OutboxEvent], since: float) -> None:
+        """Such leases are due for their renewal."""
+        for lease, event_ids in self._leases.older(events, since).items():
+            self._leases.failed(lease, event_ids, lease.sent_at, refused=False)
 
     def begin(self, events: Iterable[OutboxEvent], since: float, until: float) -> list[Begun]:
         """Those offered still, whose lease was sent for at ``since`` or later and lasts until ``until``; it is pinned.

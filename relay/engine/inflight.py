@@ -1,7 +1,7 @@
 """What this relay holds: the batches that are claimed and not settled, the bounds on them, and what wakes the loops.
 
 What happens inside a batch is ``Batch``'s; here it is counted, and the loop that goes on with it is woken. Everything
-runs in the event loop's thread and never waits, so a method is a critical section of its own. The five events below
+runs in the event loop's thread and never waits, so a method is a critical section of its own. The events below
 are where the loops meet: a loop sets one after it has changed something, and a loop clears it before it looks.
 """
 
@@ -43,6 +43,8 @@ class InFlight:
         """In order per key: the last claim left due rows behind, which may be claimable once a batch is settled."""
         self.settleable = asyncio.Event()
         """There are verdicts to write: wakes the settler."""
+        self.renewable = asyncio.Event()
+        """A transaction needs newer leases than it has: wakes the renewer."""
         self.following = asyncio.Event()
         """There are events that come next in their key: wakes the follow loop."""
         self.attention = asyncio.Event()

@@ -32,6 +32,7 @@ from relay.engine.fences import Lease
 from relay.engine.losses import LeaseLosses
 from relay.engine.publish import Offers
 from relay.engine.refusal import Exclusions, Refusals
+from relay.engine.waiting import wait_event
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,8 @@ class LeaseRenewer:
     async def run(self) -> None:
         """Renew what is due, without end; at once, and everything, when the database is back from an outage."""
         while True:
-            await asyncio.sleep(self._tick)
+            await wait_event(self._inflight.renewable, self._tick)
+            self._inflight.renewable.clear()
             if self._health.renewal_owed and self._health.settle_owed:
                 self._inflight.settleable.set()  # outcomes come first; waking the settler is what pays that debt
             await self._round()

@@ -165,6 +165,11 @@ class Carrying:
             self._client.blame(held)
             self._tell(held, TimedOut("NO_ACK", "not filled in time"))
         else:
+            self._slot.epoch = None  # what is refused leaves a gap in its sequence
+            if len(answers) == 1 and len(held) > 1:  # a broker that refuses a batch for one message names none
+                middle = len(held) // 2
+                self._parts.extendleft((held[middle:], held[:middle]))
+                return
             for event in held:
                 if event.event_id in answers:
                     self._end_keys([event])

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 
 import pytest
 
+from relay.core.event import EventId
+from relay.engine.batch import Batch
+from tests.system.simulation.broker import Answer
+from tests.system.simulation.faults import FOR_GOOD, Answered
 from tests.system.simulation.mutate import mutate
+from tests.system.simulation.plan import NewEvent, Transaction
 from tests.system.simulation.transactional_client import TransactionalClient
 from tests.system.simulation.transactions import Busy, Forgotten, Stranger, TransactionalWorld, draw_transactions
 from tests.system.simulation.world import play
@@ -66,7 +73,8 @@ def test_a_renewal_within_a_transaction_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_old_batch_under_a_new_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a relay that was ended in its sleep, made new producers, and was frozen again."""
+    """Of a relay that was ended in its sleep, made new producers, and was frozen again; no renewal came first."""
+    monkeypatch.setattr(Batch, "has_older", lambda *_: False)
     mutate(monkeypatch, "relay.engine.fences", "if lease.sent_at >= since and lease", "if lease")
     assert "seen twice" in next(violations(1, _MANY))
 
@@ -86,3 +94,17 @@ def test_a_client_that_breaks_a_rule_of_proofs_is_found(
     """The proof outside of its transaction; the last stable offset for the end; uncommitted proofs; a lost answer."""
     monkeypatch.setattr(TransactionalClient, rule, broken)
     assert next(violations(seed, _MANY))
+
+
+def test_a_refusal_that_names_no_event_is_found_where_old_leases_are_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is refused ends the epoch: ten events were claimed, and refused, together again and again."""
+    plan = next(plan for plan in map(draw_transactions, count()) if not plan.keeps_runs)
+    events = tuple(NewEvent(EventId(f"e{number}"), "x", None, 100) for number in range(10))
+    refused = Answered(0.0, FOR_GOOD, (events[3].event_id,), Answer.BURY)
+    transaction = Transaction(1.0, 0.0, rolled_back=False, events=events)
+    plan = replace(plan, mode="liveness", relays=plan.relays[:1], transactions=(transaction,), faults=(refused,))
+    assert play(plan, TransactionalWorld).violation is None
+    monkeypatch.setattr(Batch, "has_older", lambda *_: False)
+    assert "neither DELIVERED nor DEAD" in str(play(plan, TransactionalWorld).violation)
