@@ -305,6 +305,15 @@ def _ignored(settings: Variables) -> Iterator[SettingIssue]:
             ("CLOUDEVENTS_SOURCE", "MESSAGE_FORMAT"),
             f"CLOUDEVENTS_SOURCE is set but not used: MESSAGE_FORMAT is {settings.message_format}",
         )
+    if (
+        settings.http_endpoints_file is not None
+        and settings.publisher_type != "http"
+        and settings.destinations_file is None
+    ):
+        yield SettingIssue(
+            ("HTTP_ENDPOINTS_FILE", "PUBLISHER_TYPE"),
+            f"HTTP_ENDPOINTS_FILE is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
+        )
     if settings.ordering_on_dead == "block" and settings.ordering == "none":
         yield SettingIssue(
             ("ORDERING_ON_DEAD", "ORDERING"), "ORDERING_ON_DEAD=block has no effect: it belongs to ORDERING=key"

@@ -54,6 +54,11 @@ def test_a_file_of_endpoints_alone_needs_its_type() -> None:
     assert not settings(HTTP_ENDPOINTS_FILE="/endpoints.toml", DESTINATIONS_FILE="/destinations.toml").warnings
 
 
+def test_a_file_of_endpoints_beside_another_publisher_is_said() -> None:
+    [warning] = settings(HTTP_ENDPOINTS_FILE="/endpoints.toml", PUBLISHER_URL="nats://host:4222").warnings
+    assert warning == "HTTP_ENDPOINTS_FILE is set but not used: PUBLISHER_TYPE is nats"
+
+
 @pytest.mark.parametrize("url", ["host:9092", "host", "kinesis://host", "wss://host/hook", "kafak://host:9092", "://"])
 def test_an_address_that_implies_no_publisher_needs_its_type(url: str) -> None:
     message = refusal(PUBLISHER_URL=url)
