@@ -135,6 +135,7 @@ def test_knees_and_places_compare_with_one_relay_and_one_table() -> None:
     assert places([ONE]) == ""
 
 
+@pytest.mark.process  # matplotlib asks fc-list for the fonts where a home has no cache of them
 @pytest.mark.parametrize("picture", PICTURES)
 def test_a_picture_has_a_line_for_each_series_and_names_its_axes(picture: str) -> None:
     plt = pytest.importorskip("matplotlib.pyplot", reason="needs the group bench")
