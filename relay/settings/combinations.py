@@ -282,37 +282,25 @@ def _unused_commands(settings: Variables) -> Iterator[SettingIssue]:
 
 
 def _ignored(settings: Variables) -> Iterator[SettingIssue]:
-    if settings.publisher_url is not None and settings.publisher_type in kinds.UNSENT:
-        yield SettingIssue(
-            ("PUBLISHER_URL", "PUBLISHER_TYPE"),
-            f"PUBLISHER_URL is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
-        )
-    if (
-        settings.message_format != "openoutbox"
-        and settings.publisher_type in kinds.UNSENT
-        and settings.destinations_file is None  # each destination is looked at with its own type
-    ):
-        yield SettingIssue(
-            ("MESSAGE_FORMAT", "PUBLISHER_TYPE"),
-            f"MESSAGE_FORMAT={settings.message_format} is not used: PUBLISHER_TYPE is {settings.publisher_type}",
-        )
-    if (
-        settings.cloudevents_source is not None
-        and settings.message_format not in CLOUDEVENTS
-        and settings.destinations_file is None
-    ):
+    unsent, alone = settings.publisher_type in kinds.UNSENT, settings.destinations_file is None
+    unused = {
+        "PUBLISHER_URL is set but": unsent and settings.publisher_url is not None,
+        # Each destination of a file is looked at with its own type.
+        f"MESSAGE_FORMAT={settings.message_format} is": unsent and alone and settings.message_format != "openoutbox",
+        "HTTP_ENDPOINTS_FILE is set but": settings.publisher_type != "http"
+        and alone
+        and settings.http_endpoints_file is not None,
+    }
+    for what, is_unused in unused.items():
+        if is_unused:
+            name = what.partition(" ")[0].partition("=")[0]
+            yield SettingIssue(
+                (name, "PUBLISHER_TYPE"), f"{what} not used: PUBLISHER_TYPE is {settings.publisher_type}"
+            )
+    if alone and settings.cloudevents_source is not None and settings.message_format not in CLOUDEVENTS:
         yield SettingIssue(
             ("CLOUDEVENTS_SOURCE", "MESSAGE_FORMAT"),
             f"CLOUDEVENTS_SOURCE is set but not used: MESSAGE_FORMAT is {settings.message_format}",
-        )
-    if (
-        settings.http_endpoints_file is not None
-        and settings.publisher_type != "http"
-        and settings.destinations_file is None
-    ):
-        yield SettingIssue(
-            ("HTTP_ENDPOINTS_FILE", "PUBLISHER_TYPE"),
-            f"HTTP_ENDPOINTS_FILE is set but not used: PUBLISHER_TYPE is {settings.publisher_type}",
         )
     if settings.ordering_on_dead == "block" and settings.ordering == "none":
         yield SettingIssue(
