@@ -65,13 +65,13 @@ class BatchLeases:
         together again, without end.
         """
         events = list(events)
-        give_up_at = self._clock() + self._lease / 6
-        if self._batch.has_older(events, since):
-            self._batch.renew_older(events, since)
+        if older := self._batch.older(events, since):
+            self._batch.renew(older)
             self._inflight.renewable.set()
-        while self._batch.writing or (  # noqa: ASYNC110 - rare, and over within milliseconds
-            self._batch.has_older(events, since) and self._clock() < give_up_at
-        ):
+            give_up_at = self._clock() + self._lease / 6
+            while self._batch.older(events, since) and self._clock() < give_up_at:  # noqa: ASYNC110 - as below
+                await asyncio.sleep(_WRITING)
+        while self._batch.writing:  # noqa: ASYNC110 - rare, and over within milliseconds
             await asyncio.sleep(_WRITING)
         return self._batch.begin(filter(is_held, events), since, self._clock() + seconds)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relay.core.event import EventId, Fence, OutboxEvent
@@ -190,13 +190,13 @@ class Leased(ABC):
 
     # In a transaction (``relay.core.proofs``).
 
-    def has_older(self, events: Iterable[OutboxEvent], since: float) -> bool:
-        """Whether a lease of these, of those offered still, was sent for before ``since``."""
-        return bool(self._leases.older([event for event in events if event.event_id in self.offered], since))
+    def older(self, events: Iterable[OutboxEvent], since: float) -> Mapping[Lease, Sequence[EventId]]:
+        """Of these those offered still, whose lease was sent for before ``since`` and can be renewed, by lease."""
+        return self._leases.older([event for event in events if event.event_id in self.offered], since)
 
-    def renew_older(self, events: Iterable[OutboxEvent], since: float) -> None:
-        """Such leases are due for their renewal."""
-        for lease, event_ids in self._leases.older(events, since).items():
+    def renew(self, older: Mapping[Lease, Sequence[EventId]]) -> None:
+        """These leases are due for their renewal."""
+        for lease, event_ids in older.items():
             self._leases.failed(lease, event_ids, lease.sent_at, refused=False)
 
     def begin(self, events: Iterable[OutboxEvent], since: float, until: float) -> list[Begun]:

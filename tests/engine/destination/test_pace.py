@@ -9,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.core.destination import DestinationCondition
+from relay.core.event import OutboxEvent, size_of
 from relay.core.outcome import ACKNOWLEDGED, Transient
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.pace import TokenBucket
+from relay.engine.destination.pace import HandOver, TokenBucket, WaitingOffers
 from relay.engine.destination.several import SeveralPublishers
 from relay.outbox.outbox_options import KeyOrder
 from relay.routing.rules import Routes, Rule, Target
 from relay.routing.template import read_template
+from tests.brokers.harness.base import make_event
 from tests.support.clock import Clock
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.doubles.virtual_relay import VirtualRelay
@@ -63,6 +65,23 @@ def test_more_is_claimed_once_less_than_a_second_waits(rate: float, waiting: int
     full_for = TokenBucket(rate, Clock()).full_for(waiting)
     assert (full_for > 0) == (waiting > max(1.0, rate) - 1)
     assert waiting - full_for * rate <= max(1.0, rate)
+
+
+@given(st.lists(st.one_of(st.integers(1, 5), st.none()), max_size=20))
+def test_what_waits_is_counted_as_it_comes_and_goes(steps: list[int | None]) -> None:
+    waiting = WaitingOffers(TokenBucket(1000.0, Clock()))
+    left: list[OutboxEvent] = []
+    for step in steps:
+        if step is not None:
+            events = [make_event("paced", payload=b"x" * step) for _ in range(step)]
+            waiting.add(HandOver(events, lambda _: None, None))
+            left += events
+        elif waiting:
+            left = left[len(waiting.next(2).events) :]
+        counted = waiting.of_rate(())
+        assert counted is not None
+        assert (counted.events, counted.size) == (len(left), size_of(left))
+    assert [event for offer in waiting.take_all() for event in offer.events] == left
 
 
 class Scene:
@@ -143,6 +162,7 @@ def test_neither_takes_the_last_places_of_the_other_by_its_silence(engine: MakeE
         scene.relay.run(max(0.0, 0.5 - took))
     assert worst < 1.0
     assert scene.relay.delivered(silent) == 0
+    assert silent == "free" or len(scene.paced.offered) <= 120, "none of the last quarter, once it is late"
 
 
 def test_a_few_a_second_come_one_by_one(engine: MakeEngine) -> None:
