@@ -27,9 +27,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def _password_command(printed: str = "password") -> Any:  # noqa: ANN401 - as ``variable``
     return variable(
-        None,
-        f"Command that prints the {printed} of PUBLISHER_URL's user, as STORAGE_PASSWORD_COMMAND does.",
-        shown="unset",
+        None, f"Command that prints the {printed} of PUBLISHER_URL's user, as STORAGE_PASSWORD_COMMAND does."
     )
 
 
@@ -143,13 +141,11 @@ class Http(VariableGroup):
         None,
         "TOML file of webhook endpoints, each a destination of its event types; `PUBLISHER_URL` takes the others "
         "(see docs/reference/messages.md).",
-        shown="unset",
     )
     http_secrets: Secret | None = variable(
         None,
         "What requests to `PUBLISHER_URL` are signed with: `whsec_…` (HMAC) or `whsk_…` (Ed25519), several separated "
         "by blanks while a secret is rotated.",
-        shown="unset",
     )
     http_secrets_file: Text | None = instead_of("HTTP_SECRETS", "secrets")
     http_timeout: Duration = variable("10s", "Longest wait for the answer to a request.")
@@ -172,16 +168,14 @@ class Http(VariableGroup):
         "Send to addresses that are not public, too: needed for receivers in a private network.",
     )
     http_egress_proxy: SecretUrl | None = variable(
-        None,
-        "Proxy for all requests, by CONNECT: `http://user:password@host:3128` (see docs/reference/messages.md).",
-        shown="unset",
+        None, "Proxy for all requests, by CONNECT: `http://user:password@host:3128` (see docs/reference/messages.md)."
     )
     http_egress_proxy_file: Text | None = instead_of("HTTP_EGRESS_PROXY", "URL")
     http_tls_ca: Text | None = variable(
         None, "File of the authorities that receivers' certificates are checked by.", shown="the system's"
     )
-    http_tls_cert: Text | None = variable(None, "File of the client's certificate, for mutual TLS.", shown="unset")
-    http_tls_key: Text | None = variable(None, "File of that certificate's key, where it is apart.", shown="unset")
+    http_tls_cert: Text | None = variable(None, "File of the client's certificate, for mutual TLS.")
+    http_tls_key: Text | None = variable(None, "File of that certificate's key, where it is apart.")
 
 
 class Aws(VariableGroup):

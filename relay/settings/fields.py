@@ -1,6 +1,6 @@
 """How a variable is declared: a field of a group, with its kind, default and meaning.
 
-For the modules that declare variables: ``variables``, ``destinations`` and ``admitting``.
+For the modules that declare variables: ``variables`` and ``destinations``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def choice(*allowed: str) -> tuple[Any, ...]:
 
 
 def variable(default: object, meaning: str, *, shown: str = "") -> Any:  # noqa: ANN401 - as Field itself
-    """A field with its default and meaning; ``shown`` describes a default that is not a plain text."""
-    extra: dict[str, JsonValue] = {"shown": shown or ("" if default is None else str(default))}
+    """A field with its default and meaning; ``shown`` describes one that is not a plain text, None as unset."""
+    extra: dict[str, JsonValue] = {"shown": shown or ("unset" if default is None else str(default))}
     if callable(default):
         factory: Callable[..., Any] = default
         return Field(default_factory=factory, description=meaning, json_schema_extra=extra)
@@ -29,7 +29,7 @@ def variable(default: object, meaning: str, *, shown: str = "") -> Any:  # noqa:
 
 def instead_of(name: str, value: str) -> Any:  # noqa: ANN401 - as ``variable``
     """The variable for a file that holds the value of variable ``name``: its URL, token or key."""
-    return variable(None, f"File that holds the {value}, instead of {name}.", shown="unset")
+    return variable(None, f"File that holds the {value}, instead of {name}.")
 
 
 class VariableGroup(BaseModel):

@@ -16,10 +16,9 @@ from relay.brokers import kinds
 from relay.core.durations import format_duration
 from relay.core.secrets import MASK, mask_url
 from relay.settings.address import Address
-from relay.settings.admitting import Admitting
 from relay.settings.describe import describe
 from relay.settings.settings import Settings
-from relay.settings.variables import GROUPS, Variables
+from relay.settings.variables import GROUPS, Admitting, Variables
 
 _OPEN_OTEL: Final = ("_EXPORTER", "_PROTOCOL", "_SERVICE_NAME", "_SAMPLER", "_SAMPLER_ARG", "_TIMEOUT", "_INTERVAL")
 """How the names of OTEL_* variables end whose values are no secret."""

@@ -12,29 +12,33 @@ from typing import Annotated, Any, Literal
 from relay.brokers import kinds
 from relay.core.formats import choice as formats
 from relay.postgres.sql import DEFAULT_LOG_SCHEMA, DEFAULT_TABLE
-from relay.settings.address import DEFAULT_SERVER_PORT
-from relay.settings.admitting import Admitting
+from relay.settings.address import DEFAULT_CONSOLE_PORT, DEFAULT_SERVER_PORT
 from relay.settings.destinations import DestinationVariables
 from relay.settings.fields import VariableGroup, choice, instead_of, variable
-from relay.settings.routing import Routing
 from relay.settings.value_kinds import (
     Command,
+    ConsoleRoles,
     Count,
     Duration,
     DurationOrZero,
     Flag,
+    Issuer,
     Listen,
     LogUrl,
+    Networks,
+    Patterns,
     PostgresUrl,
     Prefix,
     Rate,
     Schema,
+    Secret,
     SecretUrl,
     Share,
     Size,
     Table,
     Text,
     UriReference,
+    WebOrigin,
     kind,
     words,
 )
@@ -85,7 +89,6 @@ class Storage(VariableGroup):
         None,
         "Command whose first line is the password; its second, if any, until when it is good (RFC 3339, else 60 s). "
         "10 s at most; run again when that is past, and when the password was refused.",
-        shown="unset",
     )
     storage_table_name: Table = variable(
         DEFAULT_TABLE, "The outbox table: `table` or `schema.table`, taken exactly as written."
@@ -135,6 +138,28 @@ class Publishing(VariableGroup):
     )
     publisher_name: Text = variable(
         _publisher_type, "Name of this destination in the delivery log.", shown="the PUBLISHER_TYPE"
+    )
+
+
+class Routing(VariableGroup):
+    """Routing"""
+
+    allowed_event_types: Patterns | None = variable(
+        None,
+        "The event types that are sent, patterns separated by commas: `orders.*,user.signup`; all others are `DEAD` "
+        "with `NOT_ALLOWED` (see docs/operate/trust.md). A name that steers a broker, as `$KV.…` of NATS, needs a "
+        "pattern that begins so.",
+        shown="unset: all but names that steer a broker",
+    )
+    route_prefix: Text = variable(
+        "", "Prefix of the name of every destination (see docs/guide/routing.md).", shown="none"
+    )
+    routes_file: Text | None = variable(
+        None, "TOML file of routes from event types to destinations (see docs/guide/routing.md)."
+    )
+    destinations_file: Text | None = variable(
+        None,
+        "TOML file of several destinations, instead of PUBLISHER_URL and PUBLISHER_TYPE (see docs/guide/routing.md).",
     )
 
 
@@ -208,7 +233,7 @@ class Logging(VariableGroup):
     """Delivery log"""
 
     delivery_log_url: LogUrl | None = variable(
-        None, "Database that records every attempt (PostgreSQL or ClickHouse); unset: no delivery log.", shown="unset"
+        None, "Database that records every attempt (PostgreSQL or ClickHouse); unset: no delivery log."
     )
     delivery_log_url_file: Text | None = instead_of("DELIVERY_LOG_URL", "URL")
     delivery_log_batch_size: Count = variable("1000", "Maximum number of entries that one statement writes.")
@@ -225,7 +250,6 @@ class Logging(VariableGroup):
         None,
         "Days to retain entries. PostgreSQL: older months are dropped once an hour by a relay whose user owns the log, "
         "else by `relay-cli log maintain`; late entries of them are quarantined. ClickHouse: the TTL of the tables.",
-        shown="unset",
     )
 
 
@@ -236,7 +260,67 @@ class Storing(VariableGroup):
         None,
         "Schema of an event store in STORAGE_URL's database whose subscriptions `/metrics` shows; "
         "the relay's user needs the access `subscriber`.",
-        shown="unset",
+    )
+
+
+class Admitting(VariableGroup):
+    """Console: who may use it"""
+
+    console_port: Listen = variable(
+        DEFAULT_CONSOLE_PORT,
+        "Address of the console. Any but a loopback address (127.0.0.1, ::1, localhost) needs a way to log in.",
+    )
+    console_url: WebOrigin | None = variable(
+        None,
+        "How browsers reach the console, without a path: `https://outbox.example.com`. Requests for another host are "
+        "refused; OIDC on any but a loopback address needs it.",
+    )
+    console_tokens_file: Text | None = variable(
+        None, "File of lines `role name hash`, one for each token; `relay-cli access token` prints a line."
+    )
+    api_token: Secret | None = variable(
+        None,
+        "Bearer token of `/api/*` with the role reader, at least 32 characters where other machines reach the console. "
+        "The relay serves no such path and warns.",
+    )
+    api_token_file: Text | None = instead_of("API_TOKEN", "token")
+    console_secret: Secret | None = variable(
+        None,
+        "Key that signs the cookies of browsers, at least 32 characters; unset: a random one, and logins end with a "
+        "restart of the console.",
+    )
+    console_secret_file: Text | None = instead_of("CONSOLE_SECRET", "key")
+    console_login_lifetime: Duration = variable("8h", "How long a login of a browser lasts.")
+    console_trusted_proxies: Networks | None = variable(
+        None,
+        "Addresses of proxies, such as `10.0.0.7, 10.1.0.0/16`, whose `X-Forwarded-For` names the client; the limit of "
+        "logins counts by client.",
+        shown="unset: none",
+    )
+    console_oidc_issuer: Issuer | None = variable(
+        None, "OpenID Connect: the provider's issuer, `https://login.example.com/realms/ops`."
+    )
+    console_oidc_client_id: Text | None = variable(None, "OpenID Connect: the console's client id.")
+    console_oidc_client_secret: Secret | None = variable(None, "OpenID Connect: the secret of that client.")
+    console_oidc_client_secret_file: Text | None = instead_of("CONSOLE_OIDC_CLIENT_SECRET", "secret")
+    console_oidc_scope: Text = variable(
+        "openid profile email", "OpenID Connect: scopes to request; some providers need another one to name groups."
+    )
+    console_oidc_name_claim: Text = variable(
+        "preferred_username",
+        "OpenID Connect: claim that names the user in the console and its audit; `sub` where users choose their names.",
+    )
+    console_oidc_roles_claim: Text = variable(
+        "roles",
+        "OpenID Connect: claim that holds a user's roles or groups, a string or a list; dots name nested members: "
+        "`realm_access.roles`.",
+    )
+    console_oidc_roles: ConsoleRoles = variable(
+        '{"reader": "reader", "operator": "operator", "admin": "admin"}',
+        "OpenID Connect: the role for each value of that claim, as JSON; of several the highest counts.",
+    )
+    console_oidc_other_role: Annotated[Literal["none", "reader"], *choice("none", "reader")] = variable(
+        "none", "OpenID Connect: the role of users that CONSOLE_OIDC_ROLES does not name; `none` refuses them."
     )
 
 
