@@ -27,6 +27,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -67,6 +68,15 @@ _THROTTLED = "a broker throttles this client (a quota of bytes or requests)"
 _TLS_ALERT = "SSL alert number"  # in the text of a broken connection, which has no code of its own for it
 
 
+class Use(Enum):
+    """What a session is for; see the module's text."""
+
+    MAIN = auto()
+    RUNS = auto()
+    ALONE = auto()
+    RESTAMPING = auto()
+
+
 class KafkaPublisher(SingleDestination):
     """Publishes over one session, runs and single messages over others; see the module's text."""
 
@@ -81,10 +91,7 @@ class KafkaPublisher(SingleDestination):
         self._url = options.url
         self._run_config: dict[str, Any] | None = None
         self._abandoning = False
-        self._main: KafkaSession | None = None
-        self._runs: KafkaSession | None = None
-        self._alone: KafkaSession | None = None
-        self._restamping: KafkaSession | None = None
+        self._sessions: dict[Use, KafkaSession] = {}
         self._probe: KafkaProbe | None = None
         self._retired: set[KafkaSession] = set()
         """Sessions that others have replaced, and that still wait for answers."""
@@ -103,7 +110,7 @@ class KafkaPublisher(SingleDestination):
     @property
     def blocked(self) -> str:
         """How long a broker lets what the client holds wait."""
-        seconds = max((session.throttled for session in self._sessions()), default=0.0)
+        seconds = max((session.throttled for session in self._sessions.values()), default=0.0)
         return f"{_THROTTLED}, for {seconds:.0f} s more" if seconds else ""
 
     async def open(self) -> None:
@@ -117,7 +124,7 @@ class KafkaPublisher(SingleDestination):
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Offer every event; waits while the client's queue is full."""
-        if self._main is None and self._runs is None:
+        if self._sessions.keys().isdisjoint((Use.MAIN, Use.RUNS)):
             try:
                 await self._renew()
             except BrokerUnreachable as error:
@@ -129,11 +136,12 @@ class KafkaPublisher(SingleDestination):
             runs = [event for event in events if event.partition_key and event.last_code is None]
             events = [event for event in events if not event.partition_key or event.last_code is not None]
         if runs and events:  # side by side: a client that is full keeps the other one's events from nothing
-            await asyncio.gather(self._main_session().offer(events, sink), self._run_session().offer(runs, sink))
+            main, run = self._session(Use.MAIN), self._session(Use.RUNS)
+            await asyncio.gather(main.offer(events, sink), run.offer(runs, sink))
         elif runs:
-            await self._run_session().offer(runs, sink)
+            await self._session(Use.RUNS).offer(runs, sink)
         elif events:
-            await self._main_session().offer(events, sink)
+            await self._session(Use.MAIN).offer(events, sink)
 
     async def probe(self, timeout: float) -> None:
         """Ask any broker for metadata, over a connection of the probe's own."""
@@ -158,11 +166,11 @@ class KafkaPublisher(SingleDestination):
         self._refusal = self._trouble = ""
 
     async def abandon(self, reason: str) -> None:
-        """Purge and destroy both sessions; the next publish opens a new one."""
+        """Purge and destroy all sessions; the next publish opens new ones."""
         lost = Unreachable(reason)
         self._abandoning = True
-        sessions = [*self._sessions(), *self._retired]
-        self._main = self._runs = self._alone = self._restamping = None
+        sessions = [*self._sessions.values(), *self._retired]
+        self._sessions = {}
         # Ended before the first await: a timer may be due, and what it reports must not open a new session.
         for session in sessions:
             session.end(lost)
@@ -218,12 +226,12 @@ class KafkaPublisher(SingleDestination):
         if self._probe is not None:
             probe, self._probe = self._probe, None
             self._start(probe.close())
-        if self._runs is not None:
-            self._replace(self._runs, Failure(GAPLESS, "its certificates have changed", True))
-        for session in self._sessions():
+        if Use.RUNS in self._sessions:
+            self._replace(self._sessions[Use.RUNS], Failure(GAPLESS, "its certificates have changed", True))
+        for session in self._sessions.values():
             self._retired.add(session)
             self._start(self._retire(session))
-        self._main = self._alone = self._restamping = None
+        self._sessions = {}
         return True
 
     async def _retire(self, session: KafkaSession) -> None:
@@ -234,60 +242,43 @@ class KafkaPublisher(SingleDestination):
 
     def _clients(self) -> Iterable[Any]:
         """What holds connections, or None in its place."""
-        return (*self._sessions(), self._probe)
+        return (*self._sessions.values(), self._probe)
 
-    def _sessions(self) -> list[KafkaSession]:
-        return [one for one in (self._main, self._runs, self._alone, self._restamping) if one is not None]
-
-    def _main_session(self) -> KafkaSession:
-        if self._main is None:
-            self._main = self._new_session(self._config)
-        return self._main
-
-    def _run_session(self) -> KafkaSession:
-        if self._runs is None:
-            self._runs = self._new_session(self._config, self._run_config)
-        return self._runs
-
-    def _alone_session(self) -> KafkaSession:
-        if self._alone is None:
-            self._alone = self._new_session(self._config | _ALONE)
-        return self._alone
-
-    def _restamping_session(self) -> KafkaSession:
-        if self._restamping is None:
-            self._restamping = self._new_session(self._config | _ALONE, stamp=Stamp.NOW_INSTEAD)
-        return self._restamping
+    def _session(self, use: Use) -> KafkaSession:
+        if use not in self._sessions:
+            self._sessions[use] = self._new_session(use)
+        return self._sessions[use]
 
     def _second_try(self, session: KafkaSession, event: OutboxEvent, failure: Failure) -> KafkaSession | None:
         """What a refused message is offered again over; None where the refusal is its own."""
         refused_time = failure.code == REFUSED_TIME and session.stamp is Stamp.CREATED_AT
-        if session is self._alone and refused_time:
+        alone, restamping = self._sessions.get(Use.ALONE), self._sessions.get(Use.RESTAMPING)
+        if session is alone and refused_time:
             self.refused_times.refused(event, self._options.now())
-            return self._restamping_session()
-        if session not in (self._alone, self._restamping) and (failure.code in BATCH_REFUSALS or refused_time):
-            return self._alone_session()
+            return self._session(Use.RESTAMPING)
+        if session not in (alone, restamping) and (failure.code in BATCH_REFUSALS or refused_time):
+            return self._session(Use.ALONE)
         return None
 
-    def _new_session(
-        self, config: dict[str, Any], runs: dict[str, Any] | None = None, stamp: Stamp | None = None
-    ) -> KafkaSession:
+    def _new_session(self, use: Use) -> KafkaSession:
         def on_error(error: KafkaError) -> None:
             self._note_error(error)
             if error.fatal():
                 # Later, not within the poll that reports it: the replacement ends the session that is polled.
                 asyncio.get_running_loop().call_soon(self._replace, session, Failure(error.name(), error.str(), True))
 
-        failed = self._on_failures if runs is None else self._on_failures_in_order
+        runs = use is Use.RUNS
+        more = {Use.MAIN: {}, Use.RUNS: self._run_config or {}}.get(use, _ALONE)
+        failed = self._on_failures_in_order if runs else self._on_failures
         events = SessionCallbacks(failed=lambda failures: failed(session, failures), error=on_error)
         session = KafkaSession(
-            config | (runs or {}),
+            self._config | more,
             self._options,
             events,
             refused_topic=self.refused_topic,
-            stamp=stamp or Stamp(self._options.timestamp),
+            stamp=Stamp.NOW_INSTEAD if use is Use.RESTAMPING else Stamp(self._options.timestamp),
             refused_times=self.refused_times,
-            run_timeout=None if runs is None else self._options.write_timeout,
+            run_timeout=self._options.write_timeout if runs else None,
         )
         return session
 
@@ -367,14 +358,7 @@ class KafkaPublisher(SingleDestination):
             return
         level = logging.INFO if failure.code == GAPLESS else logging.WARNING
         _log.log(level, "the Kafka client failed and is replaced: %s: %s", failure.code, failure.text)
-        if session is self._main:
-            self._main = None
-        if session is self._runs:
-            self._runs = None
-        if session is self._alone:
-            self._alone = None
-        if session is self._restamping:
-            self._restamping = None
+        self._sessions = {use: one for use, one in self._sessions.items() if one is not session}
         if failure.code in FATAL_UNTIL_GRANTED:
             session.end(Transient(failure.code, failure.text))
         elif failure.code == GAPLESS:

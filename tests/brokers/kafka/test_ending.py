@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, Message
 
 from relay.brokers.kafka.offer import Failure
-from relay.brokers.kafka.publisher import KafkaPublisher
+from relay.brokers.kafka.publisher import KafkaPublisher, Use
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, Resolution, TimedOut, Unreachable
 from tests.brokers.harness.base import Collector, make_event
@@ -33,23 +33,21 @@ async def publisher() -> AsyncIterator[KafkaPublisher]:
 async def test_a_refused_batch_that_is_reported_during_abandon_opens_no_session(publisher: KafkaPublisher) -> None:
     event, sink = make_event("t"), Collector()
     await publisher.publish([event], sink)
-    session = publisher._main
-    assert session is not None
+    session = publisher._sessions[Use.MAIN]
     [offer] = session._offers
     abandoning = asyncio.create_task(publisher.abandon("the broker is down"))
     await asyncio.sleep(0)  # it has run to its first await; now the timer is due
     offer.note(0, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), MESSAGE)
     session.serve()
     await abandoning
-    assert (publisher._main, publisher._alone) == (None, None)
+    assert not publisher._sessions
     assert await sink.outcomes([event]) == [Unreachable("the broker is down")]
 
 
 async def test_abandon_waits_for_a_session_that_was_replaced_before(publisher: KafkaPublisher) -> None:
     event, sink = make_event("t"), Collector()
     await publisher.publish([event], sink)
-    session = publisher._main
-    assert session is not None
+    session = publisher._sessions[Use.MAIN]
     publisher._replace(session, Failure("INVALID_PRODUCER_EPOCH", "fenced", True))
     await publisher.abandon("the broker is down")
     assert session._producer is None
@@ -59,8 +57,7 @@ async def test_abandon_waits_for_a_session_that_was_replaced_before(publisher: K
 async def test_the_client_holds_nothing_after_abandon(publisher: KafkaPublisher) -> None:
     events, sink = [make_event("t") for _ in range(10)], Collector()
     await publisher.publish(events, sink)
-    session = publisher._main
-    assert session is not None
+    session = publisher._sessions[Use.MAIN]
     client = session._producer  # kept, so that it is not destroyed: that would drop what it holds
     assert client is not None
     assert len(client) >= 10  # errors of the connection count, too
@@ -93,8 +90,7 @@ async def test_an_error_of_a_sink_does_not_end_the_polling(
     first, second, sink = make_event("t"), make_event("t"), Collector()
     await publisher.publish([first], broken)
     await publisher.publish([second], sink)
-    session = publisher._main
-    assert session is not None
+    session = publisher._sessions[Use.MAIN]
     refused, last = session._offers
     refused.note(0, KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION), MESSAGE)
     await eventually(lambda: "a fault of the relay" in caplog.text)
@@ -111,8 +107,7 @@ async def test_an_error_of_a_sink_keeps_back_no_outcome_of_another_offer(
     first, second, sink = make_event("t"), make_event("t"), Collector()
     await publisher.publish([first], broken)
     await publisher.publish([second], sink)
-    session = publisher._main
-    assert session is not None
+    session = publisher._sessions[Use.MAIN]
     for offer in session._offers:
         offer.note(0, None, MESSAGE)
     await eventually(lambda: "a fault of the relay" in caplog.text)
@@ -122,8 +117,7 @@ async def test_an_error_of_a_sink_keeps_back_no_outcome_of_another_offer(
 async def test_a_report_that_comes_late_or_twice_resolves_nothing_again(publisher: KafkaPublisher) -> None:
     events, sink = [make_event("t") for _ in range(3)], Collector()
     await publisher.publish(events, sink)
-    session = publisher._main
-    assert session is not None
+    session = publisher._sessions[Use.MAIN]
     [offer] = session._offers
     offer.note(1, None, MESSAGE)
     session.serve()
@@ -139,8 +133,7 @@ async def test_an_offer_holds_no_event_that_is_resolved(publisher: KafkaPublishe
     """A payload is not kept until its neighbours are answered."""
     events = [make_event("t") for _ in range(2)]
     await publisher.publish(events, Collector())
-    session = publisher._main
-    assert session is not None
+    session = publisher._sessions[Use.MAIN]
     [offer] = session._offers
     offer.note(0, None, MESSAGE)
     session.serve()

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from relay.brokers.kafka.offer import Failure
-from relay.brokers.kafka.publisher import KafkaPublisher
+from relay.brokers.kafka.publisher import KafkaPublisher, Use
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Permanent, Transient, Unreachable
@@ -113,8 +113,7 @@ async def test_a_client_that_breaks_is_replaced(publisher: KafkaPublisher, topic
     name = topic()
     sink, events = Collector(), [make_event(name, os.urandom(100_000)) for _ in range(200)]
     await publisher.publish(events, sink)
-    session = publisher._main
-    assert session is not None
+    session = publisher._sessions[Use.MAIN]
     publisher._replace(session, Failure("INVALID_PRODUCER_EPOCH", "fenced", True))
     results = await sink.outcomes(events)
     lost = {outcome for outcome in results if not isinstance(outcome, Acknowledged)}

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, Message
 
 from relay.brokers.kafka.options import run_config
-from relay.brokers.kafka.publisher import KafkaPublisher
+from relay.brokers.kafka.publisher import KafkaPublisher, Use
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Permanent, TimedOut, Transient, Unreachable, Withheld
 from tests.brokers.harness.base import Collector, make_event
@@ -74,15 +74,14 @@ async def test_the_first_event_of_a_run_to_a_missing_topic_fails_alone(kafka: st
 async def test_of_a_run_without_an_answer_the_first_event_has_timed_out(unconnected: KafkaPublisher) -> None:
     runs = [make_event("t", key=key) for key in "aabab"]
     assert kinds(await outcomes(unconnected, runs)) == [TimedOut, Withheld, TimedOut, Withheld, Withheld]
-    assert unconnected._runs is None
+    assert Use.RUNS not in unconnected._sessions
 
 
 async def test_what_is_behind_an_event_that_the_client_refuses_is_not_handed_over(unconnected: KafkaPublisher) -> None:
     run = [make_event("t", payload, key="k") for payload in (b"1", b"x" * 10_500_000, b"3")]
     sink = Collector()
     await unconnected.publish(run, sink)
-    assert unconnected._runs is not None
-    [offer] = unconnected._runs._offers
+    [offer] = unconnected._sessions[Use.RUNS]._offers
     assert [event is not None for event in offer.in_client] == [True, False, False]
     await unconnected.abandon("enough")
     assert kinds(await sink.outcomes(run)) == [Unreachable, Permanent, Withheld]
@@ -91,8 +90,7 @@ async def test_what_is_behind_an_event_that_the_client_refuses_is_not_handed_ove
 async def test_a_refused_batch_that_is_reported_during_abandon_opens_no_session(unconnected: KafkaPublisher) -> None:
     run, sink = [make_event("t", key="k") for _ in range(2)], Collector()
     await unconnected.publish(run, sink)
-    session = unconnected._runs
-    assert session is not None
+    session = unconnected._sessions[Use.RUNS]
     [offer] = session._offers
     session.end(Withheld("another one failed"))  # its reports are still read, while the broker is given up
     abandoning = asyncio.create_task(unconnected.abandon("the broker is down"))
@@ -100,7 +98,7 @@ async def test_a_refused_batch_that_is_reported_during_abandon_opens_no_session(
     offer.note(0, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), MESSAGE)
     session.serve()
     await abandoning
-    assert (unconnected._runs, unconnected._alone) == (None, None)
+    assert not unconnected._sessions
     assert kinds(await sink.outcomes(run)) == [Withheld, Withheld]
 
 
@@ -108,7 +106,7 @@ async def test_an_event_that_failed_before_and_one_without_a_key_end_no_run(unco
     events = [make_event("t", key="k")._replace(last_code="LEADER"), make_event("t"), make_event("t", key="")]
     sink = Collector()
     await unconnected.publish(events, sink)
-    assert unconnected._runs is None
+    assert Use.RUNS not in unconnected._sessions
     await unconnected.abandon("enough")
     assert kinds(await sink.outcomes(events)) == [Unreachable] * 3
 
