@@ -33,7 +33,7 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
 
     Example: relay-cli causes
     """
-    from relay.app.consumers import read_state
+    from relay.app.broken import read_state
     from relay.outbox.admin.explain import read_causes
 
     settings = read_settings(context, storage_url, table, only={"EVENT_STORE_SCHEMA"})

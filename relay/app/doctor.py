@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from relay.app import build, publishers
-from relay.app.consumers import read_state
+from relay.app.broken import read_state
 from relay.app.destinations import RoutingPlan, read_plan
-from relay.app.required import required
 from relay.app.rolecheck import check_log
 from relay.brokers import kinds
 from relay.brokers.findings import without_refused
@@ -26,6 +25,7 @@ from relay.core.finding import Finding, Level
 from relay.outbox.admin.outbox_check import NO_DATABASE, SAMPLE, check_storage
 from relay.outbox.admin.relays import list_relays
 from relay.outbox.admin.waking import check_wake_ups
+from relay.postgres.sql import TableName
 from relay.routing.rules import Dropped, Sent, SentToAll, Undecided, Unmatched
 from relay.settings.combinations import lease_margin
 from relay.settings.settings import Settings
@@ -40,14 +40,13 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
 
     ``retention`` is the age in seconds up to which prune retains delivered events.
     """
-    if settings.storage_url is None:
-        raise ConfigError("STORAGE_URL is not set")
+    url = settings.required("STORAGE_URL")
     findings = [
         Finding(Level.WARNING, "settings", text, "see docs/reference/configuration.md") for text in settings.warnings
     ]
     plan = read_plan(settings)
     storage, types = check_storage(
-        settings.storage_url.get_secret_value(),
+        url,
         settings.storage_table_name,
         settings.lease_timeout,
         retention=retention,
@@ -56,11 +55,11 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         fan_out=(Level.ERROR if plan.transactions else Level.WARNING) if plan.fan_out else None,
         dated=_dated(plan),
     )
-    findings += [_named_server(finding, settings) for finding in storage]
+    findings += [_named_server(finding, url) for finding in storage]
     if types is not None:
         findings += _broken_now(settings)
     if settings.wake_up and types is not None:
-        findings += check_wake_ups(settings.storage_url.get_secret_value(), settings.storage_table_name)
+        findings += check_wake_ups(url, settings.storage_table_name)
     if types is not None and (allowed := settings.allowed_event_types) is not None:
         types, refused = without_refused(types, lambda name: refused_type(name, allowed))
         findings += refused
@@ -68,7 +67,7 @@ def examine(settings: Settings, retention: float) -> list[Finding]:
         for name, own in plan.destinations.items():
             findings += [Finding(Level.WARNING, name, text, "correct DESTINATIONS_FILE") for text in own.warnings]
     findings += [Finding(Level.WARNING, "routes", text, "see docs/guide/routing.md") for text in plan.warnings]
-    findings += [*_routes(plan, types), *_transactions(settings, plan), *check_log(settings)]
+    findings += [*_routes(plan, types), *_transactions(url, settings.storage_table_name, plan), *check_log(settings)]
     return findings + asyncio.run(_all(plan, types))
 
 
@@ -87,7 +86,7 @@ async def _all(plan: RoutingPlan, types: list[str] | None) -> list[Finding]:
 
 def _broken_now(settings: Settings) -> list[Finding]:
     """What ``relay-cli causes`` names of the outbox, in its words."""
-    url, table = required(settings.storage_url, "STORAGE_URL"), settings.storage_table_name
+    url, table = settings.required("STORAGE_URL"), settings.storage_table_name
     try:
         findings = read_state(url, table, settings.event_store_schema).before_a_start()
     except OutboxError as error:
@@ -140,12 +139,12 @@ def _routes(plan: RoutingPlan, types: list[str] | None) -> Iterator[Finding]:
                 pass
 
 
-def _transactions(settings: Settings, plan: RoutingPlan) -> Iterator[Finding]:
+def _transactions(url: str, table: TableName, plan: RoutingPlan) -> Iterator[Finding]:
     """Whether all living relays of the table have KAFKA_TRANSACTIONS, without which none uses them."""
-    if not plan.transactions or settings.storage_url is None:
+    if not plan.transactions:
         return
     try:
-        relays = list_relays(settings.storage_url.get_secret_value(), settings.storage_table_name)
+        relays = list_relays(url, table)
     except SchemaError as error:
         message = f"whether every relay of the table has KAFKA_TRANSACTIONS=true cannot be seen: {error}"
         yield Finding(Level.WARNING, "fleet", message, "make sure of it: one without it repeats events of the others")
@@ -200,11 +199,11 @@ async def _destinations(settings: Settings, kind: DestinationKind, names: list[s
     return findings + await check(options, names, context)
 
 
-def _named_server(finding: Finding, settings: Settings) -> Finding:
+def _named_server(finding: Finding, url: str) -> Finding:
     """A database that does not answer, with what answers in its place: a broker may be silent to its questions."""
-    if finding.advice != NO_DATABASE or settings.storage_url is None:
+    if finding.advice != NO_DATABASE:
         return finding
-    answer = asyncio.run(what_listens(settings.storage_url.get_secret_value(), _POSTGRES_PORT))
+    answer = asyncio.run(what_listens(url, _POSTGRES_PORT))
     if not answer or "PostgreSQL" in answer:
         return finding
     return finding._replace(advice=f"{answer}: correct the host or the port in STORAGE_URL")

@@ -15,7 +15,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relay.app.consumers import OutboxState, read_state
+from relay.app.broken import OutboxState, read_state
 from relay.core.errors import StorageBusy
 from relay.outbox.admin.event_types import read_event_types
 from relay.outbox.admin.explain import FailureReading, read_causes

@@ -9,7 +9,7 @@ from typing import cast
 import psycopg
 import pytest
 
-from relay.app.consumers import read_state
+from relay.app.broken import read_state
 from relay.core.finding import Finding
 from relay.outbox.admin.overview import read_overview
 from relay.outbox.extensions import add_extension

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
-from relay.app.consumers import OutboxState
+from relay.app.broken import OutboxState
 from relay.console.access import Role
 from relay.console.api.inbox import LetterRetryBody, retry_dead_letters
 from relay.console.api.models import Words

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from openoutbox import Message, inbox
-from relay.app.consumers import consumer_troubles
+from relay.app.broken import consumer_troubles
 from relay.core.finding import Level
 from relay.eventstore import EventStore
 from relay.inbox.table import create
