@@ -60,10 +60,9 @@ def read_settings(
 
 def storage_of(settings: Settings) -> OutboxLocation:
     """The URL, with its password, and the table. Raises ConfigError without a URL."""
-    from relay.app.required import required
     from relay.settings.locations import OutboxLocation
 
-    return OutboxLocation(required(settings.storage_url, "STORAGE_URL"), settings.storage_table_name)
+    return OutboxLocation(settings.required("STORAGE_URL"), settings.storage_table_name)
 
 
 def _overrides(context: typer.Context, storage_url: str | None, table: str | None) -> dict[str, str]:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from relay.app.relay_identity import build_fleet
-from relay.app.required import required
 from relay.core.backoff import RetryPolicy
 from relay.core.ports import OptionalParts
 from relay.engine.engine_options import EngineOptions
@@ -59,7 +58,7 @@ def storage_options(settings: Settings, *, fan_out: bool = False, transactions: 
     ``fan_out``: routes send events to several destinations each. ``transactions``: one of them leaves proofs.
     """
     return PostgresOptions(
-        url=required(settings.storage_url, "STORAGE_URL"),
+        url=settings.required("STORAGE_URL"),
         relay_id=settings.relay_id,
         table=settings.storage_table_name,
         lease_timeout=settings.lease_timeout,
@@ -78,7 +77,7 @@ def build_wake_ups(settings: Settings) -> OutboxWakeUps | None:
     """Return the listener for wake-ups; None unless WAKE_UP is on."""
     if not settings.wake_up:
         return None
-    return OutboxWakeUps(required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
+    return OutboxWakeUps(settings.required("STORAGE_URL"), settings.relay_id, settings.storage_table_name)
 
 
 def optional_parts(settings: Settings, storage: PostgresOutbox) -> OptionalParts:
@@ -138,7 +137,7 @@ def delivery_log_opener(settings: Settings, connections: int) -> Callable[[], Aw
 
     return partial(
         open_delivery_log,
-        required(settings.delivery_log_url, "DELIVERY_LOG_URL"),
+        settings.required("DELIVERY_LOG_URL"),
         schema=settings.delivery_log_schema,
         prefix=settings.delivery_log_prefix,
         retention_days=settings.delivery_log_retention_days,
@@ -148,4 +147,4 @@ def delivery_log_opener(settings: Settings, connections: int) -> Callable[[], Aw
 
 def build_replays(settings: Settings) -> OutboxReplays:
     """Return the reader of replays, which marks an operator's replays in the delivery log."""
-    return OutboxReplays(required(settings.storage_url, "STORAGE_URL"), settings.relay_id, settings.storage_table_name)
+    return OutboxReplays(settings.required("STORAGE_URL"), settings.relay_id, settings.storage_table_name)

@@ -133,6 +133,18 @@ def inbox_migrate(inbox: TableName) -> str:
     return "inbox migrate" + ("" if is_default else f" --table {shlex.quote(str(inbox))}")
 
 
+def schema_option(schema: str) -> str:
+    """The option of ``relay-cli`` that names the schema of an event store, with a blank before it."""
+    return "" if schema == DEFAULT_SCHEMA else f" --schema {shlex.quote(schema)}"
+
+
+def store_positions(connection: SyncConnection, schema: str) -> str | None:
+    """How the event store of a schema numbers; None where there is none."""
+    if not _exists(connection, schema, "event_store"):
+        return None
+    return "gapless" if _exists(connection, schema, "event_position") else "settled"
+
+
 @contextmanager
 def _opened(url: str) -> Iterator[SyncConnection]:
     parameters = connection_parameters(url, _NAME)
@@ -147,7 +159,7 @@ def _wanted(connection: SyncConnection, request: RolesRequest) -> tuple[WantedRo
     groups = [group for group in GROUPS if group.role in roles]
     with translating("looking for what the roles work on"):
         table, exists = _located(connection, request.table)
-        rooms = Rooms(table, request, _store_positions(connection, request.store_schema))
+        rooms = Rooms(table, request, store_positions(connection, request.store_schema))
         absent = _absent(connection, rooms, roles) if request.roles else ()
     grants = [Grant(group.name, sql) for group in groups for sql in _on_schemas(connection, rooms, group)]
     grants += [Grant(group.name, sql) for group in groups for sql in rooms.grants(group)]
@@ -168,13 +180,6 @@ def _located(connection: SyncConnection, table: TableName) -> tuple[TableName, b
         named = f"schema {table.schema}" if table.schema else "a schema of the search_path"
         raise SchemaError(f"{named} does not exist; create it first: CREATE SCHEMA {schema or '...'}")
     return TableName(table.table, name), _exists(connection, name, table.table)
-
-
-def _store_positions(connection: SyncConnection, schema: str) -> str | None:
-    """How the event store numbers; None where there is none."""
-    if not _exists(connection, schema, "event_store"):
-        return None
-    return "gapless" if _exists(connection, schema, "event_position") else "settled"
 
 
 def _on_schemas(connection: SyncConnection, rooms: Rooms, group: RoleGroup) -> list[str]:

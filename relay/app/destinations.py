@@ -99,11 +99,8 @@ def read_named(settings: Settings) -> Named:
 def read_plan(settings: Settings) -> RoutingPlan:
     """Read the files. Raises ConfigError with every problem of a file."""
     named = read_named(settings)
-    rules = (
-        read_routes(settings.routes_file, named.vias, settings.delivery_log_tenant_header)
-        if settings.routes_file is not None
-        else []
-    )
+    file = settings.routes_file
+    rules = [] if file is None else read_routes(file, named.vias, settings.delivery_log_tenant_header)
     several = bool(named.vias or named.further)
     if not (several or rules or settings.route_prefix or _has_member(settings)):
         return RoutingPlan(named.destinations, None, several=False)
@@ -128,7 +125,7 @@ class Destinations:
 
     def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
         """``now`` is the time that publishers stamp and sign with. Raises ConfigError."""
-        self._plan = plan = read_plan(settings)
+        self.plan = plan = read_plan(settings)
         self._drops = Drops()
         self.publisher: Publisher
         by_name = {name: publishers.build_publisher(own, now) for name, own in plan.destinations.items()}
@@ -146,42 +143,32 @@ class Destinations:
     @property
     def connection_timeout(self) -> float:
         """Seconds that connecting to any of them may take."""
-        return max(map(publishers.connection_timeout, self._plan.destinations.values()))
+        return max(map(publishers.connection_timeout, self.plan.destinations.values()))
 
     @property
     def warnings(self) -> list[str]:
         """What is not done exactly as DESTINATIONS_FILE and ROUTES_FILE say, or may surprise."""
-        each = self._plan.destinations if self._plan.several else {}
+        each = self.plan.destinations if self.plan.several else {}
         texts = [f"destination {name}: {text}" for name, own in each.items() for text in own.warnings]
-        return texts + self._plan.warnings
-
-    @property
-    def fan_out(self) -> bool:
-        """Whether routes send events to several destinations each."""
-        return self._plan.fan_out
-
-    @property
-    def transactions(self) -> bool:
-        """Whether one of them is published to in transactions."""
-        return self._plan.transactions
+        return texts + self.plan.warnings
 
     def by_name(self, each: Sequence[WatchedDestination]) -> dict[str, WatchedDestination]:
         """What the engine knows of ``each`` of them, by its name, and of their parts that do not flow."""
-        by_name = dict(zip(self._plan.destinations, each, strict=True))
+        by_name = dict(zip(self.plan.destinations, each, strict=True))
         return by_name | {f"{name}/{part}": one for name, whole in by_name.items() for part, one in whole.parts.items()}
 
     def read(self, each: Sequence[WatchedDestination]) -> Iterator[Reading]:
         """The provider of the destinations' metrics."""
         states = {name: one.state for name, one in self.by_name(each).items()}
         if self.publisher.members:
-            up = [Sample((name,), float(states[name] < DestinationState.AWAY)) for name in self._plan.destinations]
+            up = [Sample((name,), float(states[name] < DestinationState.AWAY)) for name in self.plan.destinations]
             yield metrics.DESTINATION_UP, up
         yield metrics.DESTINATION_STATE, [Sample((name,), float(state)) for name, state in states.items()]
         paced = {name: waiting for name, one in self.by_name(each).items() if (waiting := one.waiting) is not None}
         if paced:
             yield metrics.DESTINATION_RATE, [Sample((name,), one.rate) for name, one in paced.items()]
             yield metrics.DESTINATION_RATE_WAITING, [Sample((name,), float(one.events)) for name, one in paced.items()]
-        if self._plan.routes is not None:
+        if self.plan.routes is not None:
             dropped = list(self._drops.counts.items())
             yield metrics.DROPPED, [Sample((event_type,), float(count)) for event_type, count in dropped]
 
@@ -191,7 +178,7 @@ class Destinations:
 
         Of an event for several: all of both, with commas between them.
         """
-        return self._destination_of if self._plan.routes is not None else None
+        return self._destination_of if self.plan.routes is not None else None
 
     @property
     def logged(self) -> Callable[[OutboxEvent], tuple[str, str]] | None:
@@ -199,12 +186,12 @@ class Destinations:
 
         Of an event for several: those that have not acknowledged it, with commas between them.
         """
-        return self._named if self._plan.several else None
+        return self._named if self.plan.several else None
 
     def _destination_of(self, event: OutboxEvent) -> tuple[str, str]:
-        sent = self._plan.routes.places(event).sent if self._plan.routes is not None else ()
-        if not self._plan.several:
-            [own] = self._plan.destinations.values()
+        sent = self.plan.routes.places(event).sent if self.plan.routes is not None else ()
+        if not self.plan.several:
+            [own] = self.plan.destinations.values()
             return own.publisher_type, sent[0].name if sent else event.event_type
         if not sent:
             return NOWHERE, event.event_type
@@ -215,4 +202,4 @@ class Destinations:
         return (names, self._types(names.split(","))) if names else (NOWHERE, NOWHERE)
 
     def _types(self, names: Iterable[str]) -> str:
-        return ",".join(self._plan.destinations[name].publisher_type for name in names)
+        return ",".join(self.plan.destinations[name].publisher_type for name in names)

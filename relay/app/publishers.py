@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from relay.app.required import required
 from relay.brokers import kinds
 from relay.brokers.kinds import DestinationConfig, DestinationKind
 from relay.core.errors import ConfigError
@@ -59,7 +58,7 @@ def _shared(settings: Settings, kind: DestinationKind) -> dict[str, Any]:
         "allowed_types": settings.allowed_event_types or (),
         # The delivery log records where the broker put a message, but for failures alone.
         "receipts": settings.delivery_log_url is not None and settings.delivery_log_record == "all",
-        "url": required(settings.publisher_url, "PUBLISHER_URL"),
+        "url": settings.required("PUBLISHER_URL"),
         "live": _live(settings, kind),
         "live_secrets": LiveUrl(secrets) if origin_of(secrets) is not None else None,
         "live_proxy": LiveUrl(proxy) if origin_of(proxy) is not None else None,
@@ -128,7 +127,7 @@ def _target(settings: Settings) -> DestinationConfig:
     """What a destination of another package is built from."""
     return DestinationConfig(
         name=settings.publisher_name,
-        url=required(settings.publisher_url, "PUBLISHER_URL"),
+        url=settings.required("PUBLISHER_URL"),
         variables=settings.of_others,
         in_order=settings.ordering == "key",
     )
@@ -141,5 +140,5 @@ def _live(settings: Settings, kind: DestinationKind) -> LiveUrl | None:
         command = None if text is None else PasswordCommand(variable, text)
     except ValueError:
         raise ConfigError(f"{variable}: a quote in it is not closed") from None
-    url = required(settings.publisher_url, "PUBLISHER_URL")
+    url = settings.required("PUBLISHER_URL")
     return LiveUrl(url, command, kind.asked_ahead) if command is not None or origin_of(url) is not None else None

@@ -11,8 +11,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from relay.app.database_roles import RolesRequest, inbox_migrate, not_owned
-from relay.app.required import required
+from relay.app.database_roles import RolesRequest, inbox_migrate, not_owned, schema_option, store_positions
 from relay.core.errors import ConfigError, OutboxError
 from relay.core.finding import Finding, Level
 from relay.core.role import Role
@@ -68,30 +67,27 @@ def examine_role(
     ``retention`` is the age in seconds up to which prune retains delivered events; ``schema`` that of the event store
     or of Spark's ledgers, None for the default one; so is ``inbox``. Raises ConfigError for a missing or invalid URL.
     """
+    if role is Role.DELIVERYLOG:
+        return _delivery_log(settings)
     inbox = inbox_beside(settings.storage_table_name, inbox)
+    url = settings.required("STORAGE_URL")
     match role:
-        case Role.DELIVERYLOG:
-            return _delivery_log(settings)
         case Role.SPARK:
-            return _spark(_storage_url(settings), settings, schema)
+            return _spark(url, settings, schema)
         case Role.EVENTSTORE:
-            return _event_store(_storage_url(settings), schema or DEFAULT_SCHEMA)
+            return _event_store(url, schema or DEFAULT_SCHEMA)
         case Role.CONSUMER:
-            return _consumer(_storage_url(settings), inbox)
+            return _consumer(url, inbox)
         case Role.MIGRATE:
-            return _migrate(_storage_url(settings), settings)
+            return _migrate(url, settings)
         case _:
-            findings = check_role(_storage_url(settings), settings.storage_table_name, role, retention)
+            findings = check_role(url, settings.storage_table_name, role, retention)
             answers = not any(finding.subject == "database" and finding.level is Level.ERROR for finding in findings)
             if answers:
-                findings += _inbox(_storage_url(settings), inbox, role)
+                findings += _inbox(url, inbox, role)
             if answers and role is Role.CONSOLE:
-                findings += _console(settings, schema)
+                findings += _console(url, settings, schema)
             return findings
-
-
-def _storage_url(settings: Settings) -> str:
-    return required(settings.storage_url, "STORAGE_URL")
 
 
 def _consumer(url: str, inbox: TableName) -> list[Finding]:
@@ -102,9 +98,8 @@ def _consumer(url: str, inbox: TableName) -> list[Finding]:
         grants = [*_usage(inbox, user), *inbox_grants(inbox, user, Role.CONSUMER)]
         there = [grant for grant in grants if _objects_exist(connection, grant)] or grants
         advice = f"run: {'; '.join(bare(grant) for grant in there)}"
-        return _rights(
-            connection, [_Purpose("the inbox", there, advice)], f"run as the owner: relay-cli {inbox_migrate(inbox)}"
-        )
+        create = f"run as the owner: relay-cli {inbox_migrate(inbox)}"
+        return _rights(connection, [_Purpose("the inbox", there, advice)], create)
 
     return _examined(url, work)
 
@@ -128,7 +123,7 @@ def _inbox(url: str, inbox: TableName, role: Role) -> list[Finding]:
 
 
 def _as_warnings(findings: Iterable[Finding]) -> list[Finding]:
-    """Where the rest of the console works without it, and not every console is for it."""
+    """Where the rest works without it: what only some consoles show, a log that never holds deliveries up."""
     return [each._replace(level=Level.WARNING) if each.level is Level.ERROR else each for each in findings]
 
 
@@ -156,33 +151,29 @@ def _migrate(url: str, settings: Settings) -> list[Finding]:
     return _examined(url, work)
 
 
-def _console(settings: Settings, schema: str | None) -> list[Finding]:
+def _console(url: str, settings: Settings, schema: str | None) -> list[Finding]:
     """What the console shows where it is there: the event store, and the delivery log."""
-    findings = _console_store(_storage_url(settings), schema or settings.event_store_schema or DEFAULT_SCHEMA)
+    findings = _console_store(url, schema or settings.event_store_schema or DEFAULT_SCHEMA)
     if settings.delivery_log_url is not None:
         findings += _delivery_log(settings, ("read",))
     return findings
 
 
 def _console_store(url: str, schema: str) -> list[Finding]:
-    statements = EventStoreStatements(schema)
-    option = "" if schema == DEFAULT_SCHEMA else f" --schema {shlex.quote(schema)}"
-
     def work(connection: SyncConnection) -> list[Finding]:
-        if not _exists(connection, schema, "event_store"):
+        if store_positions(connection, schema) is None:
             return [Finding(Level.OK, "store", f"there is no event store in schema {schema}")]
-        user = connection.info.user
-        positions = "gapless" if _exists(connection, schema, "event_position") else "settled"
-        command = f"run as the owner: relay-cli store grant {shlex.quote(user)} console{option}"
-        purpose = _Purpose("the event store's page", grants(statements, positions, user, "console"), command)
-        return _as_warnings(_rights(connection, [purpose], command))
+        purpose = _store_purpose(connection, schema, "console")._replace(name="the event store's page")
+        return _as_warnings(_rights(connection, [purpose], purpose.advice))
 
     return _examined(url, work)
 
 
-def _exists(connection: SyncConnection, schema: str, name: str) -> bool:
-    row = connection.execute(statement("rights:exists"), {"schema": schema, "name": name}).fetchone()
-    return row is not None and bool(row[0])
+def _store_purpose(connection: SyncConnection, schema: str, access: Access) -> _Purpose:
+    user, positions = connection.info.user, store_positions(connection, schema) or "settled"
+    command = f"relay-cli store grant {shlex.quote(user)} {access}{schema_option(schema)}"
+    rights = grants(EventStoreStatements(schema), positions, user, access)
+    return _Purpose(access, rights, f"run as the owner: {command}")
 
 
 def _spark(url: str, settings: Settings, schema: str | None) -> list[Finding]:
@@ -202,22 +193,15 @@ def _spark(url: str, settings: Settings, schema: str | None) -> list[Finding]:
 
 
 def _event_store(url: str, schema: str) -> list[Finding]:
-    statements = EventStoreStatements(schema)
-    option = "" if schema == DEFAULT_SCHEMA else f" --schema {shlex.quote(schema)}"
+    def work(connection: SyncConnection) -> list[Finding]:
+        purposes = [_store_purpose(connection, schema, access) for access in _STORE_ACCESS]
+        return _rights(connection, purposes, f"run as the owner: relay-cli store migrate{schema_option(schema)}")
 
-    def purposes(connection: SyncConnection) -> Iterator[_Purpose]:
-        user = connection.info.user
-        positions = "gapless" if _exists(connection, schema, "event_position") else "settled"
-        for access in _STORE_ACCESS:
-            command = f"relay-cli store grant {shlex.quote(user)} {access}{option}"
-            yield _Purpose(access, grants(statements, positions, user, access), f"run as the owner: {command}")
-
-    create = f"run as the owner: relay-cli store migrate{option}"
-    return _examined(url, lambda connection: _rights(connection, purposes(connection), create))
+    return _examined(url, work)
 
 
 def _delivery_log(settings: Settings, examined: Collection[str] = tuple(_LOG_PURPOSES)) -> list[Finding]:
-    url = required(settings.delivery_log_url, "DELIVERY_LOG_URL")
+    url = settings.required("DELIVERY_LOG_URL")
     if not url.startswith(("postgres://", "postgresql://")):
         return asyncio.run(_log_answers(settings, url))
     statements = PostgresStatements(settings.delivery_log_schema)
@@ -237,11 +221,8 @@ def _delivery_log(settings: Settings, examined: Collection[str] = tuple(_LOG_PUR
 
 
 def check_log(settings: Settings) -> list[Finding]:
-    """Whether a relay's log takes what it records. It never holds deliveries up, so that a fault is a warning."""
-    if settings.delivery_log_url is None:
-        return []
-    findings = _delivery_log(settings, ("record",))
-    return [each._replace(level=Level.WARNING) if each.level is Level.ERROR else each for each in findings]
+    """Whether a relay's log takes what it records."""
+    return [] if settings.delivery_log_url is None else _as_warnings(_delivery_log(settings, ("record",)))
 
 
 async def _log_answers(settings: Settings, url: str) -> list[Finding]:

@@ -16,7 +16,6 @@ from relay.app import build
 from relay.app.build import optional_parts, read_degraded
 from relay.app.collector import set_collector
 from relay.app.destinations import Destinations
-from relay.app.required import required
 from relay.core.errors import ConfigError, OutboxError, SchemaError
 from relay.core.status import Exposition
 from relay.engine.relay import Relay
@@ -68,7 +67,8 @@ async def _live(settings: Settings) -> None:
     telemetry = PrometheusTelemetry(settings.relay_id)
     destinations = Destinations(settings, telemetry.database_clock.now)
     _warn(destinations.warnings)
-    options = build.storage_options(settings, fan_out=destinations.fan_out, transactions=destinations.transactions)
+    plan = destinations.plan
+    options = build.storage_options(settings, fan_out=plan.fan_out, transactions=plan.transactions)
     storage = PostgresOutbox(options, telemetry.database_clock)
     log = build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None
@@ -125,7 +125,7 @@ def build_subscription_lag(settings: Settings) -> SubscriptionLag | None:
         return None
     from relay.app.subscriptions import SubscriptionLag
 
-    return SubscriptionLag(required(settings.storage_url, "STORAGE_URL"), settings.event_store_schema)
+    return SubscriptionLag(settings.required("STORAGE_URL"), settings.event_store_schema)
 
 
 async def _close(closing: Iterable[Awaitable[None]], timeout: float) -> None:

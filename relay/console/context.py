@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from relay.app.duplicates import duplicate_window
-from relay.app.required import required
 from relay.console.access import Identity, Role
 from relay.console.jobs import ChangeJobs
 from relay.console.readings import Readings
@@ -34,7 +33,7 @@ class Console:
     @classmethod
     def of(cls, settings: Settings) -> Console:
         """Raises ConfigError without STORAGE_URL."""
-        url = required(settings.storage_url, "STORAGE_URL")
+        url = settings.required("STORAGE_URL")
         table = settings.storage_table_name
         log, store = LogAccess(settings), StoreAccess(url, settings)
         readings = Readings(url, table, store.schema)

@@ -56,6 +56,13 @@ class Settings(Variables):
         found = {word for value in values for word in _secrets_in(value)}
         return frozenset(one for one in found if len(one) >= _SHORTEST_SECRET)
 
+    def required(self, variable: str) -> str:
+        """The value of a variable that holds a secret. Raises ConfigError where it is not set."""
+        secret: SecretStr | None = getattr(self, variable.lower())
+        if secret is None:
+            raise ConfigError(f"{variable} is not set")
+        return secret.get_secret_value()
+
     @classmethod
     def from_process(
         cls, *, overrides: Mapping[str, str] | None = None, only: Collection[str] | None = None

@@ -103,7 +103,7 @@ async def test_of_an_event_for_several_spans_name_all_and_the_log_those_that_lac
 ) -> None:
     (tmp_path / "routes").write_text('[[route]]\ntype = "a"\nvia = ["first", "second"]\nto = ["x", "y"]\n')
     built = Destinations(several)
-    assert built.fan_out
+    assert built.plan.fan_out
     assert built.traced is not None
     assert built.logged is not None
     event = make_event("a")

@@ -51,7 +51,7 @@ def destinations() -> Iterable[Reading]:
     parts: Any = built
     paces = {"cache": TokenBucket(1.0, lambda: 0.0)}
     publisher = SeveralPublishers({"cache": built.publisher}, Routes([]), drops, Times(retry_interval=1.0), paces)
-    parts._plan = SimpleNamespace(routes=Routes([]), destinations={"cache": None})
+    parts.plan = SimpleNamespace(routes=Routes([]), destinations={"cache": None})
     parts.publisher, parts._drops = publisher, drops
     engine = (reading for reading in _measured().read() if reading[0].section is Section.DESTINATIONS)
     return [*built.read([*publisher.members.values()]), *engine]
