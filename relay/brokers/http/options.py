@@ -9,28 +9,24 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from relay.brokers.login import BrokerOptions
 from relay.brokers.tls import client_context
 from relay.core.errors import ConfigError
 from relay.core.filemark import FileMark, file_mark
-from relay.core.formats.message import MessageFormat
 from relay.core.origins import LiveUrl
 
 _FILES: Final = {"tls_ca": "HTTP_TLS_CA", "tls_cert": "HTTP_TLS_CERT", "tls_key": "HTTP_TLS_KEY"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
-    """Times are seconds. What a variable sets has no default here: ``relay.settings`` holds it."""
+class HttpOptions(BrokerOptions):
+    """Times are seconds."""
 
-    message_format: MessageFormat | None
-    """None for the contract's own."""
-    url: str = field(repr=False)
     secrets: str = field(default="", repr=False)
     """What requests are signed with, with blanks between them."""
-    live: LiveUrl | None = field(default=None, repr=False, compare=False)
     live_secrets: LiveUrl | None = field(default=None, repr=False, compare=False)
     live_proxy: LiveUrl | None = field(default=None, repr=False, compare=False)
-    """What say how ``url``, ``secrets`` and ``egress_proxy`` are now; None where they stay."""
+    """What say how ``secrets`` and ``egress_proxy`` are now; None where they stay."""
     timeout: float
     """From a request to its answer."""
     connection_timeout: float

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
 from relay.brokers.files import check_files
+from relay.brokers.login import BrokerOptions
 from relay.core.errors import ConfigError
-from relay.core.formats.message import MessageFormat
 from relay.core.origins import LiveUrl, login_of
 from relay.core.secrets import mask_values
 
@@ -65,21 +65,16 @@ _NOT_KAFKA = re.compile(r"(?P<server>\S+?)(?:/\w+)?: Receive failed: Invalid res
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaOptions:
-    """Times are seconds, sizes are bytes. What a variable sets has no default here: ``relay.settings`` holds it."""
+class KafkaOptions(BrokerOptions):
+    """Times are seconds, sizes are bytes.
 
-    message_format: MessageFormat | None
-    """None for the contract's own."""
-    url: str = field(repr=False)
-    """``host:9092,host2:9092`` or ``kafka://user:password@host:9092?property=value``.
-
+    ``url`` is ``host:9092,host2:9092`` or ``kafka://user:password@host:9092?property=value``.
     User and password are percent-decoded, and mean SASL_SSL with PLAIN unless ``security.protocol`` and
     ``sasl.mechanism`` say otherwise. Every other librdkafka property may stand in the query
     (``security.protocol=SSL&ssl.ca.location=/etc/ca.pem``), except those that the guarantees depend on. By default keys
     are partitioned by CRC32; ``partitioner=murmur2_random`` puts them where Java's producer does.
     """
-    live: LiveUrl | None = field(default=None, repr=False, compare=False)
-    """What says how ``url`` is now; None where it stays."""
+
     batch_size: int | None
     """Most messages of one produce request; None is librdkafka's own 10,000."""
     batch_bytes: int

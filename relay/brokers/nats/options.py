@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from relay.brokers.login import BrokerOptions
 from relay.brokers.nats.identity import identity_arguments
 from relay.brokers.tls import TLS_FILES, client_context
 from relay.core.errors import ConfigError
-from relay.core.formats.message import MessageFormat
-from relay.core.origins import LiveUrl
 
 _SERVER = re.compile(
     r"(?:(?P<scheme>\w+)://)?(?:(?P<login>[^@/]*)@)?(?P<address>(?:\[[0-9A-Fa-f:.%\w]+\]|[^@/?#:\[\]\s]+)(?::\d{1,5})?)/?"
@@ -28,20 +27,15 @@ DEFAULT_CONTROL_LINE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NatsOptions:
-    """Times are seconds. What a variable sets has no default here: ``relay.settings`` holds it."""
+class NatsOptions(BrokerOptions):
+    """Times are seconds.
 
-    message_format: MessageFormat | None
-    """None for the contract's own."""
-    url: str = field(repr=False)
-    """``nats://user:password@host:4222,host2:4222``; a lone ``token@`` is a token, ``tls://`` demands TLS.
-
+    ``url`` is ``nats://user:password@host:4222,host2:4222``; a lone ``token@`` is a token, ``tls://`` demands TLS.
     User, password and token are percent-decoded. The query may name files: ``credentials``, ``nkey_seed``,
     ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read again for every connection. ``max_control_line`` is the
     servers' own setting of that name, where it is not 4096.
     """
-    live: LiveUrl | None = field(default=None, repr=False, compare=False)
-    """What says how ``url`` is now; None where it stays."""
+
     publish_timeout: float
     """From the offer of a message to its acknowledgement."""
     connection_timeout: float

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from relay.brokers.login import BrokerOptions
 from relay.brokers.tls import TLS_FILES, client_context
 from relay.core.errors import ConfigError
-from relay.core.formats.message import MessageFormat
-from relay.core.origins import LiveUrl
 
 _URL: Final = re.compile(
     r"(?P<scheme>amqps?)://(?:(?P<login>[^@/?#]*)@)?(?P<hosts>[^@/?#]+)(?:/(?P<vhost>[^/?#]*))?(?:\?(?P<query>[^#]*))?",
@@ -28,19 +27,14 @@ _SHAPE: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RabbitOptions:
-    """Times are seconds. What a variable sets has no default here: ``relay.settings`` holds it."""
+class RabbitOptions(BrokerOptions):
+    """Times are seconds.
 
-    message_format: MessageFormat | None
-    """None for the contract's own."""
-    url: str = field(repr=False)
-    """``amqp://user:password@host:5672,host2:5672/vhost``; ``amqps://`` demands TLS.
-
+    ``url`` is ``amqp://user:password@host:5672,host2:5672/vhost``; ``amqps://`` demands TLS.
     User, password and vhost are percent-decoded; without a login it is guest's, without a vhost ``/``. The query may
     name files: ``tls_ca``, ``tls_cert`` and ``tls_key``; they are read again for every connection.
     """
-    live: LiveUrl | None = field(default=None, repr=False, compare=False)
-    """What says how ``url`` is now; None where it stays."""
+
     exchange: str = ""
     """Where messages go, with the event type as routing key; empty for the default exchange, which routes to the queue
     of that name.

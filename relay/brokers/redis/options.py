@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from relay.core.formats.message import MessageFormat
-from relay.core.origins import LiveUrl
+from relay.brokers.login import BrokerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisOptions:
-    """Times are seconds, sizes are bytes. What a variable sets has no default here: ``relay.settings`` holds it."""
+class RedisOptions(BrokerOptions):
+    """Times are seconds, sizes are bytes.
 
-    message_format: MessageFormat | None
-    """None for the contract's own."""
-    url: str = field(repr=False)
-    """``redis://user:password@host:6379/0``, ``rediss://…`` for TLS, ``redis+sentinel://…``, ``redis+cluster://…`` (see
-    ``relay.brokers.redis.servers``); redis-py's parameters may stand in the query (``ssl_ca_certs=/etc/ca.pem``)."""
-    live: LiveUrl | None = field(default=None, repr=False, compare=False)
-    """What says how ``url`` is now; None where it stays."""
+    ``url`` is ``redis://user:password@host:6379/0``, ``rediss://…`` for TLS, ``redis+sentinel://…``,
+    ``redis+cluster://…`` (see ``relay.brokers.redis.servers``); redis-py's parameters may stand in the query
+    (``ssl_ca_certs=/etc/ca.pem``).
+    """
+
     connection_timeout: float
     """For one connection, TLS and login included."""
     write_timeout: float
