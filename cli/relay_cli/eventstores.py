@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.codes import INTERRUPTED, TERMINATED
 from relay_cli.output import plural, print_json, say
 from relay_cli.shared_options import outbox_of
-from relay_cli.values import tenant_id
+from relay_cli.values import stream_id, tenant_id
 
 if TYPE_CHECKING:
     from relay.eventstore import EventStore, StoredEvent, SubscriptionState
@@ -22,15 +21,7 @@ T = TypeVar("T")
 Schema = Annotated[str, typer.Option("--schema", help="The store's schema.")]
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", parser=tenant_id, help="The tenant's id, a UUID.")]
 
-__all__ = [
-    "DEFAULT_SCHEMA",
-    "Schema",
-    "TenantId",
-    "print_event",
-    "print_metrics",
-    "print_subscriptions",
-    "with_store",
-]
+StreamId = Annotated[str, typer.Argument(metavar="STREAM", parser=stream_id, help="The stream's id, a UUID.")]
 
 
 def with_store(
@@ -69,25 +60,17 @@ def print_event(event: StoredEvent) -> None:
     print_json(event._asdict())
 
 
-def print_subscriptions(states: Iterable[SubscriptionState], *, as_json: bool) -> None:
-    """Print each subscription, or part of one, on a line."""
-    for state in states:
-        _print_subscription(state, as_json=as_json)
-
-
-def _print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
+def print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
+    """Print a subscription, or part of one, on a line."""
     if as_json:
         print_json(state._asdict())
         return
     holder = f"held by {state.holder}" if state.active else "not active"
     lag = f"lag {plural(state.lag_events, 'event')}, {state.lag_seconds:.1f} s"
-    part = "" if state.slots is None else f"  {_part(state.part)} ({state.slots} of 256 slots)"
+    number = "no part" if state.part is None else f"part {state.part[0]}/{state.part[1]}"
+    part = "" if state.slots is None else f"  {number} ({state.slots} of 256 slots)"
     parked = f"  {plural(state.parked, 'stream')} parked" if state.parked else ""
     say(f"{state.name}{part}  position {state.position}  {lag}{parked}  {holder}")
-
-
-def _part(part: tuple[int, int] | None) -> str:
-    return "no part" if part is None else f"part {part[0]}/{part[1]}"
 
 
 def print_metrics(

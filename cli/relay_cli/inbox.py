@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -156,22 +157,7 @@ def stats(
     from relay.inbox.stats import read_figures
 
     figures = read_figures(*location(context, storage_url, table))
-    _print_json(figures) if as_json else _print_lines(figures)
-
-
-def _print_json(figures: InboxFigures) -> None:
-    consumers = [
-        {"consumer": each.consumer, "marks": each.marks, "oldest": each.oldest, "newest": each.newest}
-        for each in figures.consumers
-    ]
-    print_json(
-        {
-            "size_bytes": figures.size_bytes,
-            "oldest": figures.oldest,
-            "exact": figures.exact,
-            "consumers": consumers,
-        }
-    )
+    print_json(asdict(figures)) if as_json else _print_lines(figures)
 
 
 def _print_lines(figures: InboxFigures) -> None:

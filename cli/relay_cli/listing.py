@@ -13,7 +13,7 @@ from relay_cli.columns import ScreenColumn, fit
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import one_line, print_json, say
 from relay_cli.screen import ago, columns, painted, wrapped
-from relay_cli.shared_options import Json, StorageUrl, Table, outbox_of
+from relay_cli.shared_options import Json, Key, OfCause, StorageUrl, Table, Type, outbox_of
 from relay_cli.values import age, choice, choices, whole
 
 if TYPE_CHECKING:
@@ -45,14 +45,8 @@ Statuses = Annotated[
         help="Only pending, delivering, delivered or dead events. Repeatable.",
     ),
 ]
-Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only events of that event type.")]
-Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only events of that partition key.")]
 Error = Annotated[
     str | None, typer.Option("--error", metavar="TEXT", help="Only events whose last error contains TEXT.")
-]
-OfCause = Annotated[
-    str | None,
-    typer.Option("--cause", metavar="CAUSE", help="Only events of this cause, as relay-cli causes names it."),
 ]
 Header = Annotated[
     str | None, typer.Option("--header", metavar="NAME=VALUE", help="Only events whose header NAME is VALUE.")

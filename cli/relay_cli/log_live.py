@@ -60,7 +60,7 @@ def tail(
     from relay_cli.log_print import print_arrivals
 
     filters = ListAttempts(tenant_ids=tenant, event_ids=event, destination_ids=destination, topics=topic)
-    filters = _narrowed(filters, destination_type, status)
+    filters = replace(filters, destination_types=destination_type, status=status)
     seconds = _interval(interval)
 
     async def show(store: DeliveryLog) -> None:
@@ -139,7 +139,7 @@ def export(
         raise typer.BadParameter(f"{form!r} is none of {', '.join(FORMATS)}", param_hint="--format")
     time = window(since, until or time_text(datetime.now(UTC), "microseconds"), None, None)
     filters = ListAttempts(tenant_ids=tenant, event_ids=event, destination_ids=destination, topics=topic, time=time)
-    filters = _narrowed(filters, destination_type, status)
+    filters = replace(filters, destination_types=destination_type, status=status)
     with _target(output) as target:
         count = with_store(url, schema, prefix, _exporting(filters, form, target, with_data=data))
     say(f"exported {count} attempts{f' to {output}' if output else ''}", err=True)
@@ -201,10 +201,6 @@ async def _total(store: DeliveryLog, filters: ListAttempts) -> int | None:
         return int((await store.attempt_metrics(query)).rows[0]["count"])
     except DeliveryLogError:
         return None
-
-
-def _narrowed(filters: ListAttempts, destination_type: list[str] | None, status: list[str] | None) -> ListAttempts:
-    return replace(filters, destination_types=destination_type, status=status)
 
 
 def _interval(text: str) -> float:

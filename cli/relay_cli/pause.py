@@ -9,7 +9,7 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import one_line, print_json, say
-from relay_cli.shared_options import Json, StorageUrl, Table, outbox_of
+from relay_cli.shared_options import Json, StorageUrl, Table, Type, outbox_of
 from relay_cli.values import age, moment_with_zone
 from relay_cli.who import user_and_host
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 app = single_command()
 
-Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only events of that event type.")]
 Prefix = Annotated[
     str | None, typer.Option("--prefix", metavar="TEXT", help="Only events whose type begins with TEXT.")
 ]

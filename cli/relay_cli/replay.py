@@ -14,7 +14,7 @@ import typer
 from relay_cli.early_end import in_batches
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import Bar, plural, print_json, say
-from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, outbox_of, read_settings
+from relay_cli.shared_options import DryRun, Json, Key, OfCause, StorageUrl, Table, Type, outbox_of, read_settings
 from relay_cli.values import age, bound, choice, choices, event_id, number, whole
 from relay_cli.who import user_and_host
 
@@ -49,15 +49,9 @@ Ids = Annotated[
     list[UUID] | None,
     typer.Option("--id", metavar="UUID", parser=event_id, help="Only the event with this id. Repeatable."),
 ]
-Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only events of that event type.")]
-Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only events of that partition key.")]
 Code = Annotated[
     str | None,
     typer.Option("--error-code", metavar="CODE", help="Only events whose last_error says this before its first colon."),
-]
-OfCause = Annotated[
-    str | None,
-    typer.Option("--cause", metavar="CAUSE", help="Only events of this cause, as relay-cli causes names it."),
 ]
 Statuses = Annotated[
     list[From] | None,

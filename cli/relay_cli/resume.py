@@ -8,8 +8,8 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import one_line, print_json, say
-from relay_cli.pause import Prefix, Type, pause_answer, target_of
-from relay_cli.shared_options import Json, StorageUrl, Table, outbox_of
+from relay_cli.pause import Prefix, pause_answer, target_of
+from relay_cli.shared_options import Json, StorageUrl, Table, Type, outbox_of
 
 app = single_command()
 

@@ -45,10 +45,7 @@ def print_error(message: str, *advice: str) -> None:
 
     width = columns(sys.stderr)
     text = wrapped(f"error: {mask_secrets(message)}", width, "  ")
-    say(
-        f"{painted('error', 'error:', sys.stderr)}{text[len('error:') :]}",
-        err=True,
-    )
+    say(painted("error", "error:", sys.stderr) + text.removeprefix("error:"), err=True)
     for line in advice:
         say(wrapped(f"-> {line}", width, "   "), err=True)
 

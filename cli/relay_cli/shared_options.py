@@ -24,6 +24,12 @@ Table = Annotated[
         show_default=False,
     ),
 ]
+Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only events of that event type.")]
+Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only events of that partition key.")]
+OfCause = Annotated[
+    str | None,
+    typer.Option("--cause", metavar="CAUSE", help="Only events of this cause, as relay-cli causes names it."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")]
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from relay.core.errors import ConfigError
+from relay.postgres.sql import DEFAULT_SCHEMA
 from relay_cli.eventstores import (
-    DEFAULT_SCHEMA,
     Schema,
+    StreamId,
     TenantId,
     print_event,
     print_metrics,
-    print_subscriptions,
+    print_subscription,
     with_store,
 )
 from relay_cli.groups import command_group
@@ -24,11 +25,10 @@ from relay_cli.migrations import print_pending
 from relay_cli.output import plural, say
 from relay_cli.shared_options import DryRun, Json, StorageUrl
 from relay_cli.store_parked import app as parked
-from relay_cli.values import choice, choices, stream_id, whole
+from relay_cli.values import choice, choices, whole
 
 if TYPE_CHECKING:
     from relay.eventstore import EventStore
-    from relay.eventstore.schema import StoreMigration
 
 _PAGE: Final = 1000
 _POLL: Final = 0.5  # seconds
@@ -42,9 +42,6 @@ class Positions(StrEnum):
 
     gapless = "gapless"
     settled = "settled"
-
-
-StreamId = Annotated[str, typer.Argument(metavar="STREAM", parser=stream_id, help="The stream's id, a UUID.")]
 
 
 @app.command("migrate")
@@ -70,27 +67,21 @@ def migrate(
 
     Example: relay-cli store migrate --schema bank --positions settled
     """
-
-    async def work(store: EventStore) -> None:
-        migration = await store.migrate(positions=positions.value, notify=notify, dry_run=dry_run)
-        if dry_run:
-            _print_pending(migration)
-            return
-        for pending in migration.plan.pending:
-            say(f"applied migration {pending.number}: {pending.name}")
-        say(f"event store in schema {schema}: positions {positions.value}, notify {'on' if notify else 'off'}")
-
-    with_store(context, storage_url, schema, work)
-
-
-def _print_pending(migration: StoreMigration) -> None:
-    """Print what migrate would do."""
-    if migration.plan.up_to_date and migration.notify_changed:
-        say("-- notifications would be switched")
+    migration = with_store(
+        context,
+        storage_url,
+        schema,
+        lambda store: store.migrate(positions=positions.value, notify=notify, dry_run=dry_run),
+    )
+    if dry_run:
+        if not (migration.plan.up_to_date and migration.notify_changed):
+            print_pending(migration.plan, "the event store")
+        if migration.notify_changed:
+            say("-- notifications would be switched")
         return
-    print_pending(migration.plan, "the event store")
-    if migration.notify_changed:
-        say("-- notifications would be switched")
+    for pending in migration.plan.pending:
+        say(f"applied migration {pending.number}: {pending.name}")
+    say(f"event store in schema {schema}: positions {positions.value}, notify {'on' if notify else 'off'}")
 
 
 class Access(StrEnum):
@@ -122,12 +113,8 @@ def grant(
 
     Example: relay-cli store grant bank_app writer
     """
-
-    async def work(store: EventStore) -> None:
-        await store.grant(role, access.value)
-        say(f"granted {access.value} to {role}")
-
-    with_store(context, storage_url, schema, work)
+    with_store(context, storage_url, schema, lambda store: store.grant(role, access.value))
+    say(f"granted {access.value} to {role}")
 
 
 @app.command("append")
@@ -154,12 +141,8 @@ def append(
     if not isinstance(metadata, dict):
         raise ConfigError("--meta: not a JSON object")
     event = NewEvent(event_type, None if data is None else _json("--data", data), metadata)  # type: ignore[arg-type]
-
-    async def work(store: EventStore) -> None:
-        result = await store.append(tenant, stream, [event], version)
-        say(f"appended version {result.version} at position {result.last_sequence_num}")
-
-    with_store(context, storage_url, schema, work)
+    result = with_store(context, storage_url, schema, lambda store: store.append(tenant, stream, [event], version))
+    say(f"appended version {result.version} at position {result.last_sequence_num}")
 
 
 @app.command("stream")
@@ -207,11 +190,8 @@ def delete_stream(
 
     if not is_same_id(confirm, stream):
         raise ConfigError(f"deleting a stream is irreversible; confirm with: --confirm {stream}")
-
-    async def work(store: EventStore) -> None:
-        say(f"deleted {plural(await store.delete_stream(tenant, stream, confirm=confirm), 'event')} of {stream}")
-
-    with_store(context, storage_url, schema, work)
+    count = with_store(context, storage_url, schema, lambda store: store.delete_stream(tenant, stream, confirm=confirm))
+    say(f"deleted {plural(count, 'event')} of {stream}")
 
 
 @app.command("tail")
@@ -283,7 +263,8 @@ def subscriptions(
         if as_metrics:
             print_metrics(states, context, storage_url, schema)
         else:
-            print_subscriptions(states, as_json=as_json)
+            for state in states:
+                print_subscription(state, as_json=as_json)
 
     with_store(context, storage_url, schema, work)
 

@@ -9,7 +9,8 @@ import typer
 
 from relay.core.durations import time_text
 from relay.core.errors import ConfigError
-from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, print_event, with_store
+from relay.postgres.sql import DEFAULT_SCHEMA
+from relay_cli.eventstores import Schema, StreamId, TenantId, print_event, with_store
 from relay_cli.groups import command_group
 from relay_cli.output import plural, print_json, say
 from relay_cli.shared_options import Json, StorageUrl
@@ -23,7 +24,6 @@ _SHORT: Final = 80  # characters of an error in a list
 app = command_group("List, retry and skip the streams that subscriptions have set aside.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The subscription.")]
-StreamId = Annotated[str, typer.Argument(metavar="STREAM", parser=stream_id, help="The stream's id, a UUID.")]
 
 
 @app.command("list")
@@ -38,12 +38,8 @@ def list_streams(
 
     Example: relay-cli store parked list balances --schema bank
     """
-
-    async def work(store: EventStore) -> None:
-        for stream in await store.list_parked(name):
-            print_json(stream._asdict()) if as_json else say(_line(stream))
-
-    with_store(context, storage_url, schema, work)
+    for stream in with_store(context, storage_url, schema, lambda store: store.list_parked(name)):
+        print_json(stream._asdict()) if as_json else say(_line(stream))
 
 
 def _line(stream: ParkedStream) -> str:
@@ -100,11 +96,8 @@ def retry(
 
     Example: relay-cli store parked retry balances
     """
-
-    async def work(store: EventStore) -> None:
-        say(f"{plural(await store.retry_parked(name, tenant, stream), 'stream')} of {name} will be retried")
-
-    with_store(context, storage_url, schema, work)
+    count = with_store(context, storage_url, schema, lambda store: store.retry_parked(name, tenant, stream))
+    say(f"{plural(count, 'stream')} of {name} will be retried")
 
 
 @app.command("skip")
@@ -120,9 +113,5 @@ def skip(
 
     Example: relay-cli store parked skip balances TENANT STREAM
     """
-
-    async def work(store: EventStore) -> None:
-        await store.skip_parked(name, tenant, stream)
-        say(f"skipped one event of {stream}; what is behind it will be applied")
-
-    with_store(context, storage_url, schema, work)
+    with_store(context, storage_url, schema, lambda store: store.skip_parked(name, tenant, stream))
+    say(f"skipped one event of {stream}; what is behind it will be applied")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relay.core.errors import ConfigError
-from relay_cli.eventstores import DEFAULT_SCHEMA, Schema, TenantId, with_store
+from relay.postgres.sql import DEFAULT_SCHEMA
+from relay_cli.eventstores import Schema, TenantId, with_store
 from relay_cli.groups import command_group
 from relay_cli.output import plural, say
 from relay_cli.shared_options import StorageUrl
@@ -46,12 +47,8 @@ def list_(context: typer.Context, schema: Schema = DEFAULT_SCHEMA, storage_url: 
 
     Example: relay-cli tenant list --schema bank
     """
-
-    async def work(store: EventStore) -> None:
-        for tenant in await store.list_tenants():
-            say(str(tenant))
-
-    with_store(context, storage_url, schema, work)
+    for tenant in with_store(context, storage_url, schema, lambda store: store.list_tenants()):
+        say(str(tenant))
 
 
 @app.command("drop")
@@ -72,12 +69,8 @@ def drop(
 
     if not is_same_id(confirm, tenant):
         raise ConfigError(f"dropping a tenant is irreversible; confirm with: --confirm {tenant}")
-
-    async def work(store: EventStore) -> None:
-        await store.drop_tenant(tenant, confirm=confirm)
-        say(f"dropped {tenant}")
-
-    with_store(context, storage_url, schema, work)
+    with_store(context, storage_url, schema, lambda store: store.drop_tenant(tenant, confirm=confirm))
+    say(f"dropped {tenant}")
 
 
 @app.command("export")
@@ -92,11 +85,8 @@ def export(
 
     Example: relay-cli tenant export 0190b0a0-0000-7000-8000-000000000001 tenant.jsonl
     """
-
-    async def work(store: EventStore) -> None:
-        say(f"exported {plural(await store.export_tenant(tenant, file), 'event')} to {file}")
-
-    with_store(context, storage_url, schema, work)
+    count = with_store(context, storage_url, schema, lambda store: store.export_tenant(tenant, file))
+    say(f"exported {plural(count, 'event')} to {file}")
 
 
 @app.command("import")
@@ -111,9 +101,5 @@ def import_(
 
     Example: relay-cli tenant import tenant.jsonl
     """
-
-    async def work(store: EventStore) -> None:
-        imported, count = await store.import_tenant(file, tenant)
-        say(f"imported {plural(count, 'event')} of {imported}")
-
-    with_store(context, storage_url, schema, work)
+    imported, count = with_store(context, storage_url, schema, lambda store: store.import_tenant(file, tenant))
+    say(f"imported {plural(count, 'event')} of {imported}")

@@ -29,7 +29,7 @@ from relay.eventstore.lease import LeaseWatch, StoredLease
 from relay.eventstore.read import EventFilter, Reader
 from relay.postgres.sql import load_sql
 from relay.telemetry.prometheus import exposition_of
-from relay_cli.eventstores import print_subscriptions
+from relay_cli.eventstores import print_subscription
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until_async
@@ -230,7 +230,8 @@ def test_the_lag_of_each_part_is_printed_and_exported(capsys: pytest.CaptureFixt
     held = SubscriptionState("sums", 7, True, datetime.now(UTC), STREAM, 3, 1.5, (0, 2), 100)
     rest = held._replace(active=False, position=5, holder=None, part=None, slots=156, lag_seconds=9.0)
     mails = held._replace(name="mails", part=None, slots=None, parked=2)
-    print_subscriptions([held, rest, mails], as_json=False)
+    for state in (held, rest, mails):
+        print_subscription(state, as_json=False)
     assert capsys.readouterr().out.splitlines() == [
         f"sums  part 0/2 (100 of 256 slots)  position 7  lag 3 events, 1.5 s  held by {STREAM}",
         "sums  no part (156 of 256 slots)  position 5  lag 3 events, 9.0 s  not active",
