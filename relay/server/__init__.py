@@ -1,4 +1,8 @@
-"""The HTTP side: health, readiness, stats and metrics."""
+"""The HTTP side: health, readiness, stats and metrics.
+
+``routes`` answers each path, ``http`` is the server in the relay's event loop. ``bounded_server`` and ``connections``,
+which the console uses, too, bound the number of clients and how long a slow one may take.
+"""
 
 from __future__ import annotations
 

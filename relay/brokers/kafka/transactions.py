@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 from relay.brokers.kafka import proofs
 from relay.brokers.kafka.asking import INIT_WITHIN, PRODUCERS, KafkaAsking
 from relay.brokers.kafka.carrying import Carrying
-from relay.brokers.kafka.fencing import Fencings
+from relay.brokers.kafka.living_twin import Fencings
 from relay.brokers.kafka.options import KafkaOptions
 from relay.brokers.kafka.publisher import KafkaPublisher
 from relay.brokers.kafka.together import Together

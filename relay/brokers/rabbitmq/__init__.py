@@ -1,1 +1,5 @@
-"""The publisher to RabbitMQ."""
+"""The publisher to RabbitMQ.
+
+``session`` has the messages without a confirm; ``wire`` is the connection below it: login, heartbeats, confirms,
+returned messages and a server that blocks. ``frames`` writes messages.
+"""

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from relay.brokers.kafka.asking import PRODUCERS
-from relay.brokers.kafka.fencing import Fencings
+from relay.brokers.kafka.living_twin import Fencings
 from relay.brokers.kafka.proofs import records, rows_of, topic_of
 from relay.brokers.kafka.transaction import NO_COORDINATOR, End, Produced, Transaction, begin_epoch
 from relay.brokers.kafka.transactions import KafkaTransactions
