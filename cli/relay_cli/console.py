@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from relay_cli.groups import HELP, single_command
-from relay_cli.shared_options import StorageUrl, Table
+from relay_cli.shared_options import StorageUrl, Table, read_settings
 
 app = single_command()
 
@@ -37,12 +37,5 @@ def command(
     Example: relay-cli console --listen 127.0.0.1:8090
     """
     from relay.console.serve import VARIABLES, serve
-    from relay.settings.settings import Settings
 
-    options = {
-        "STORAGE_URL": storage_url or context.obj,
-        "STORAGE_TABLE_NAME": table,
-        "CONSOLE_PORT": listen,
-    }
-    overrides = {name: value for name, value in options.items() if value}
-    serve(Settings.from_process(overrides=overrides, only=VARIABLES))
+    serve(read_settings(context, storage_url, table, VARIABLES, CONSOLE_PORT=listen))

@@ -51,32 +51,19 @@ __all__ = [
     "uuid7",
 ]
 
-_MODULES = {
-    "ConfigError": "openoutbox.errors",
-    "EnqueueRefused": "openoutbox.errors",
-    "Enqueued": "openoutbox.announce",
-    "EventError": "openoutbox.errors",
-    "InboxRefused": "openoutbox.errors",
-    "InsertRows": "openoutbox.insert",
-    "Message": "openoutbox.message",
-    "MessageError": "openoutbox.errors",
-    "NewEvent": "openoutbox.newevent",
-    "Outbox": "openoutbox.outbox",
-    "OutboxError": "openoutbox.errors",
-    "Payload": "openoutbox.newevent",
-    "TableName": "openoutbox.names",
-    "__version__": "openoutbox.version",
-    "create_statements": "openoutbox.schema",
-    "dead_letter_statements": "openoutbox.schema",
-    "enqueue": "openoutbox.announce",
-    "enqueue_async": "openoutbox.announce",
-    "event": "openoutbox.outbox",
-    "inbox_statements": "openoutbox.schema",
-    "insert_rows": "openoutbox.insert",
-    "insert_statement": "openoutbox.insert",
-    "sql_api_statements": "openoutbox.schema",
-    "uuid7": "openoutbox.identity",
+_NAMES = {
+    "announce": ("Enqueued", "enqueue", "enqueue_async"),
+    "errors": ("ConfigError", "EnqueueRefused", "EventError", "InboxRefused", "MessageError", "OutboxError"),
+    "identity": ("uuid7",),
+    "insert": ("InsertRows", "insert_rows", "insert_statement"),
+    "message": ("Message",),
+    "names": ("TableName",),
+    "newevent": ("NewEvent", "Payload"),
+    "outbox": ("Outbox", "event"),
+    "schema": ("create_statements", "dead_letter_statements", "inbox_statements", "sql_api_statements"),
+    "version": ("__version__",),
 }
+_MODULES = {name: f"openoutbox.{module}" for module, names in _NAMES.items() for name in names}
 """Where each public name is defined."""
 
 

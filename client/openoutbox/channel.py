@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, LiteralString
 
@@ -92,23 +93,10 @@ def _async_maker(kind: type) -> Callable[[Any], AsyncCaller] | None:
 def failure_of(error: BaseException) -> StatementFailure | None:
     """The failure that an error of a channel reports; None for any other error."""
     library = _library(type(error))
-    if library == "psycopg":
-        from openoutbox import through_psycopg as psycopg  # noqa: PLC0415
-
-        return psycopg.failure_of(error)
-    if library == "sqlalchemy":
-        from openoutbox import through_sqlalchemy as alchemy  # noqa: PLC0415
-
-        return alchemy.failure_of(error)
-    if library == "django":
-        from openoutbox import through_django as django  # noqa: PLC0415
-
-        return django.failure_of(error)
-    if library == "asyncpg":
-        from openoutbox import through_asyncpg as asyncpg  # noqa: PLC0415
-
-        return asyncpg.failure_of(error)
-    return None
+    if library is None:
+        return None
+    through: StatementFailure | None = import_module(f"openoutbox.through_{library}").failure_of(error)
+    return through
 
 
 class naming_table:  # noqa: N801 - a context manager, called as a function

@@ -17,7 +17,7 @@ from relay.app.rolecheck import check_log
 from relay.brokers import kinds
 from relay.brokers.findings import without_refused
 from relay.brokers.greeting import what_listens
-from relay.brokers.kinds import CheckContext, DestinationKind
+from relay.brokers.kinds import Check, CheckContext, DestinationKind
 from relay.core.allowed import refused_type
 from relay.core.durations import format_duration
 from relay.core.errors import ConfigError, OutboxError, SchemaError
@@ -191,9 +191,9 @@ async def _destinations(settings: Settings, kind: DestinationKind, names: list[s
     await _probe(settings)
     findings = [Finding(Level.OK, "broker", f"{kind.name}: {kind.answered}")]
     options = publishers.options_of(settings)  # before the import: it names the extra when the client is missing
-    check = kind.load_check()
-    if check is None:
+    if not kind.check:
         return findings
+    check: Check = kinds.load(kind.check)
     repeated_within = build.retry_policy(settings).repeated_within(settings.lease_timeout)
     context = CheckContext(repeated_within, settings.retry_max_delay, SAMPLE, _PROBE)
     return findings + await check(options, names, context)

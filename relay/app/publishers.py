@@ -38,7 +38,7 @@ def options_of(settings: Settings) -> Any:  # noqa: ANN401 -- of each kind its o
     if kind.build is not None:
         return _target(settings)
     with requires(kind.extra, f"PUBLISHER_TYPE={kind.name}"):
-        options = kind.load_options()
+        options = kinds.load(kind.options)
     shared = _shared(settings, kind)
     values = ((one, shared.get(one.name, _variable(settings, kind, one.name))) for one in fields(options))
     return options(**{one.name: value for one, value in values if value is not None or one.default is MISSING})
@@ -111,9 +111,9 @@ def build_publisher(settings: Settings, now: Callable[[], float] = time.time) ->
     if kind.build is not None:
         return kind.build(_target(settings))
     with requires(kind.extra, f"PUBLISHER_TYPE={name}"):
-        publisher = kind.load_publisher()
+        publisher = kinds.load(kind.publisher)
     options = options_of(settings)
-    return publisher(replace(options, now=now) if hasattr(options, "now") else options)
+    return publisher(replace(options, now=now) if hasattr(options, "now") else options)  # type: ignore[no-any-return]
 
 
 def _kind(settings: Settings) -> DestinationKind:

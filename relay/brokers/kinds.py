@@ -135,21 +135,9 @@ class DestinationKind:
     recognize: Callable[[bytes], bool] | None = field(default=None, repr=False)
     """Whether the first 16 bytes of an answer are of such a server; None where that cannot be told."""
 
-    def load_options(self) -> type[Any]:
-        """Import the options' class. Raises ImportError without the extra."""
-        return load(self.options)  # type: ignore[no-any-return]
-
-    def load_publisher(self) -> Callable[[Any], Publisher]:
-        """Import the publisher's module. Raises ImportError without the extra."""
-        return load(self.publisher)  # type: ignore[no-any-return]
-
-    def load_check(self) -> Check | None:
-        """Import what ``relay-cli check`` calls. Raises ImportError without the extra."""
-        return load(self.check) if self.check else None
-
 
 def load(place: str) -> Any:  # noqa: ANN401 -- a class or a function
-    """Import ``module:name``."""
+    """Import ``module:name``. Raises ImportError without the extra of its kind."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 

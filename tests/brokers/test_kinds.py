@@ -33,7 +33,7 @@ def test_each_option_of_a_kind_comes_from_a_variable(kind: DestinationKind) -> N
     options = options_of(settings)
     shared = {"kind", "message_format", "in_order", "allowed_types", "receipts", "url"}
     shared |= {"relay_id", "lease_timeout", "transactions_prefix"}  # which has the outbox' name where it is not set
-    for one in fields(kind.load_options()):
+    for one in fields(options):
         names = [f"{prefix.lower()}{one.name}" for prefix in kind.prefixes]
         known = [getattr(settings, name) for name in names if hasattr(settings, name)]
         assert one.name in shared or one.default is not MISSING or known == [getattr(options, one.name)], one.name

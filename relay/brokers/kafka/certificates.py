@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
 
-from relay.brokers.kafka.options import KafkaOptions, refusal
+from relay.brokers.kafka.options import CERTIFICATES, KafkaOptions, refusal
 from relay.core.errors import ConfigError
 from relay.core.filemark import FileMark, file_mark
 
-_FILES: Final = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "key", "keystore", "crl"))
 _NOT_TRIED: Final = ("oauth_cb", "logger")
 """There is no token yet, for which it would wait."""
 
@@ -30,7 +29,7 @@ class CertificateFiles:
     """Those that a client's configuration names."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._paths = [str(config[name]) for name in _FILES if name in config]
+        self._paths = [str(config[name]) for name in CERTIFICATES if name in config]
         self._last = self._marks()
 
     def changed(self) -> bool:

@@ -39,15 +39,8 @@ _OURS = frozenset(
 """Properties that the relay's guarantees depend on; the URL must not set them."""
 _RUNS = frozenset({"enable.gapless.guarantee", "message.timeout.ms", "delivery.timeout.ms"})
 """Properties that keep runs as the relay sets them; where the URL sets one, events of a key go one at a time."""
-_FILES = (
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.key.location",
-    "ssl.keystore.location",
-    "ssl.crl.location",
-    "sasl.kerberos.keytab",
-)
-_CERTIFICATES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
+CERTIFICATES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "key", "keystore", "crl"))
+"""Properties that name files, which librdkafka reads once."""
 _CONNECTION = (
     "bootstrap.",
     "client.",
@@ -142,7 +135,9 @@ def producer_config(options: KafkaOptions) -> dict[str, Any]:
     }
     if options.batch_size is not None:
         config["batch.num.messages"] = _within(1, options.batch_size, 1_000_000)
-    check_files(connection, [name for name in _FILES if connection.get(name) != "probe"])
+    check_files(
+        connection, [name for name in (*CERTIFICATES, "sasl.kerberos.keytab") if connection.get(name) != "probe"]
+    )
     if options.live is not None and options.live.command is not None:
         return config | connection | _from_command(options.live, connection)
     return config | connection
@@ -203,7 +198,7 @@ def refusal(text: str, options: KafkaOptions) -> str:
     if "ssl" not in text:
         return f"PUBLISHER_URL or KAFKA_*: {mask_values(text, config)}"
     # OpenSSL's own text names neither the file nor what is wrong with it.
-    named = ", ".join(f"{name}={config[name]!r}" for name in _CERTIFICATES if name in config)
+    named = ", ".join(f"{name}={config[name]!r}" for name in CERTIFICATES if name in config)
     return f"PUBLISHER_URL or KAFKA_*: {mask_values(text, config)}; PEM files are needed in {named or 'ssl.*'}"
 
 
