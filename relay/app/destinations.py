@@ -15,6 +15,7 @@ from relay.app import publishers
 from relay.brokers import kinds
 from relay.core.destination import DestinationState, WatchedDestination
 from relay.core.event import OutboxEvent
+from relay.core.known_secrets import KNOWN_SECRETS
 from relay.core.ports import Publisher
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
@@ -126,6 +127,8 @@ class Destinations:
     def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
         """``now`` is the time that publishers stamp and sign with. Raises ConfigError."""
         self.plan = plan = read_plan(settings)
+        for own in plan.destinations.values():
+            KNOWN_SECRETS.know(own.secrets())
         self._drops = Drops()
         self.publisher: Publisher
         by_name = {name: publishers.build_publisher(own, now) for name, own in plan.destinations.items()}

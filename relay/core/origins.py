@@ -24,6 +24,7 @@ from urllib.parse import quote, unquote
 
 from relay.core.durations import in_words
 from relay.core.errors import StorageUnavailable
+from relay.core.known_secrets import KNOWN_SECRETS, secrets_in
 
 logger: Final = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class PasswordCommand:
                 try:
                     self._password, self._until = self._run()
                     self._life = self._until - now
+                    KNOWN_SECRETS.renewed((self._password, quote(self._password, safe="")))
                 except StorageUnavailable:
                     if now >= self._until:
                         raise
@@ -130,6 +132,8 @@ class SecretOrigin:
         except ValueError as error:
             self.say(str(error))
             return self._last or last
+        if value != self._last:
+            KNOWN_SECRETS.renewed(secrets_in(value))
         self._last = value
         return value
 

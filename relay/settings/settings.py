@@ -9,24 +9,20 @@ and with what is allowed, before anything connects. What is accepted but not don
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from pydantic import Field, SecretStr, ValidationError
 
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
+from relay.core.known_secrets import secrets_in
 from relay.settings import combinations, former, secret_files
 from relay.settings.dotenv import read_dotenv
 from relay.settings.service_links import without_links
 from relay.settings.variables import NAMES, Variables
 
-_LOGIN = re.compile(r"([^/@:\s]*):([^/@\s]+)@")
-_SHORTEST_SECRET = 8
-"""Characters; a shorter one would mask words that are none."""
 _OTEL_PREFIX = "OTEL_"
 _EFFECTIVE_ACKS = {"all": "all", "one": "one", "none": "one"}
 
@@ -53,8 +49,7 @@ class Settings(Variables):
         # A command is not shown, yet most of its words are none: hosts, users, paths.
         shown = (value for name, value in self if not name.endswith("_password_command"))
         values = [value.get_secret_value() for value in shown if isinstance(value, SecretStr)]
-        found = {word for value in values for word in _secrets_in(value)}
-        return frozenset(one for one in found if len(one) >= _SHORTEST_SECRET)
+        return frozenset(word for value in values for word in secrets_in(value))
 
     def required(self, variable: str) -> str:
         """The value of a variable that holds a secret. Raises ConfigError where it is not set."""
@@ -108,15 +103,6 @@ class Settings(Variables):
         warnings = combinations.about(combinations.cautions, variables, silent) + ignored
         effective |= {"warnings": tuple(warnings), "ignored": tuple(ignored)}
         return cls.model_construct(**{**dict(variables), **effective})
-
-
-def _secrets_in(value: str) -> Iterator[str]:
-    """A secret's words; of a URL the password of each login, as it stands and decoded, unless it is no secret."""
-    if "://" not in value:
-        yield from value.split()
-    rest = _LOGIN.sub("", value)
-    for login in _LOGIN.finditer(value):
-        yield from (one for one in {login[2], unquote(login[2])} if one not in login[1] and one not in rest)
 
 
 def _effective(variables: Variables, values: Mapping[str, str]) -> dict[str, Any]:

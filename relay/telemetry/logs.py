@@ -13,10 +13,9 @@ fields of ``extra=``, ``exception`` (the traceback) and ``suppressed`` (how many
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import threading
-from collections.abc import Collection, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO, Any
@@ -24,6 +23,7 @@ from typing import IO, Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from relay.core.known_secrets import KNOWN_SECRETS
 from relay.core.outside import LONGEST_TEXT, harmless, shown
 from relay.core.secrets import MASK, is_secret
 from relay.telemetry.throttle import RepetitionFilter
@@ -54,7 +54,7 @@ class LogOptions:
     level: int = logging.INFO
     """Below INFO it counts for the relay's own loggers alone: client libraries print payloads and logins there."""
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
-    """Texts that are masked wherever they stand."""
+    """Texts that are masked wherever they stand, besides those that ``KNOWN_SECRETS`` knows."""
 
 
 class _LineHandler(logging.StreamHandler[IO[str]]):
@@ -83,6 +83,7 @@ class _LineHandler(logging.StreamHandler[IO[str]]):
 
 def configure_logs(options: LogOptions, stream: IO[str] | None = None) -> None:
     """Send everything to ``stream`` (standard error). May be called again; the last call counts."""
+    KNOWN_SECRETS.know(options.secrets)
     target = stream if stream is not None else sys.stderr
     handler = _LineHandler(target)
     before = _before(options)
@@ -118,7 +119,7 @@ def _before(options: LogOptions) -> list[Processor]:
 
 
 def _formatter(options: LogOptions, before: list[Processor], *, colours: bool) -> logging.Formatter:
-    after: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _masking(options.secrets)]
+    after: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, _mask]
     if options.json:
         identity = {"relay_id": options.relay_id} if options.relay_id else {}
         after += [_named(identity), structlog.processors.JSONRenderer(default=str)]
@@ -132,20 +133,15 @@ def _formatter(options: LogOptions, before: list[Processor], *, colours: bool) -
     )
 
 
-def _masking(secrets: Collection[str]) -> Processor:
+def _mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """The last line of defence: cuts what is long and masks every secret, whichever library logged it."""
-    known = re.compile("|".join(re.escape(one) for one in sorted(secrets, key=len, reverse=True))) if secrets else None
-
-    def mask(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        for name, value in event.items():
-            if isinstance(value, str) and is_secret(name):
-                event[name] = MASK
-            elif not isinstance(value, (int, float, bool, type(None))):
-                longest = _LONGEST_TRACEBACK if name == "exception" else LONGEST_TEXT
-                event[name] = shown(str(value), longest, known)
-        return event
-
-    return mask
+    for name, value in event.items():
+        if isinstance(value, str) and is_secret(name):
+            event[name] = MASK
+        elif not isinstance(value, (int, float, bool, type(None))):
+            longest = _LONGEST_TRACEBACK if name == "exception" else LONGEST_TEXT
+            event[name] = shown(str(value), longest, KNOWN_SECRETS.pattern)
+    return event
 
 
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

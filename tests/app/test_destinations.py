@@ -18,7 +18,9 @@ from relay.brokers.null import NullPublisher
 from relay.core.destination import DestinationState
 from relay.core.errors import ConfigError
 from relay.core.event import Fence
+from relay.core.known_secrets import KNOWN_SECRETS
 from relay.core.outcome import ACKNOWLEDGED, Transient
+from relay.core.outside import shown
 from relay.core.ports import Publisher
 from relay.core.recorder import SettledAttempt
 from relay.core.verdict import DELIVER, Retry
@@ -62,6 +64,19 @@ def test_a_single_one_with_a_rate_is_watched_by_its_name() -> None:
     text = exposition_of(lambda: built.read([member]), "r1")
     assert 'openoutbox_destination_rate{destination="audit",relay_id="r1"} 7.5' in text
     assert 'openoutbox_destination_rate_waiting{destination="audit",relay_id="r1"} 0.0' in text
+
+
+def test_the_log_masks_the_secrets_that_only_the_files_hold(tmp_path: Path) -> None:
+    (tmp_path / "endpoints").write_text(
+        f'[[endpoints]]\nevents = "a"\nurl = "https://h/"\nsecrets = "whsec_{"c2VjcmV0" * 5}"\n'
+    )
+    (tmp_path / "destinations").write_text(
+        '[first]\nurl = "redis://user:qvxzj-qvxzj@h"\n'
+        f'[second]\ntype = "http"\nhttp_endpoints_file = "{tmp_path / "endpoints"}"\n'
+    )
+    Destinations(settings(DESTINATIONS_FILE=str(tmp_path / "destinations")))
+    said = "the library said qvxzj-qvxzj and whsec_" + "c2VjcmV0" * 5
+    assert shown(said, known=KNOWN_SECRETS.pattern) == "the library said *** and ***"
 
 
 def test_without_routes_there_is_nothing_around_the_publisher() -> None:

@@ -14,7 +14,9 @@ import pytest
 
 from relay.core import origins
 from relay.core.errors import StorageUnavailable
+from relay.core.known_secrets import KNOWN_SECRETS, KnownSecrets
 from relay.core.origins import PasswordCommand, SecretOrigin, has_password
+from relay.core.outside import shown
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
@@ -173,3 +175,25 @@ def test_the_command_of_one_variable_serves_another_one_with_the_same_url() -> N
 )
 def test_whether_a_url_has_a_password(url: str, own: bool) -> None:
     assert has_password(url) is own
+
+
+def test_the_log_masks_the_secrets_that_take_the_place_of_others(tmp_path: Path) -> None:
+    printing = command(COUNTING, tmp_path / "ran", PAST)
+    for name in "qvxzj", "jzxvq":
+        file = tmp_path / name
+        file.write_text(f"postgres://relay:{name}-{name}@h/db")
+        SecretOrigin("STORAGE_URL", file.read_text).present("")
+    printing.password()  # too short a word to be masked wherever it stands
+    command(f"print('pass/{'word' * 9}')").password()
+    said = f"qvxzj-qvxzj jzxvq-jzxvq pass1 pass/{'word' * 9} pass%2F{'word' * 9}"
+    assert shown(said, known=KNOWN_SECRETS.pattern) == "*** *** pass1 *** ***"
+
+
+def test_of_the_secrets_that_were_renewed_the_latest_are_masked() -> None:
+    known = KnownSecrets()
+    known.know({"the-first-one"})
+    for number in range(99):
+        known.renewed([f"password-{number}"])
+    assert known.pattern is not None
+    assert [bool(known.pattern.fullmatch(f"password-{number}")) for number in (0, 60, 98)] == [False, False, True]
+    assert known.pattern.fullmatch("the-first-one")
