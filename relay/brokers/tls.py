@@ -18,17 +18,20 @@ def client_context(files: Mapping[str, str], variables: Mapping[str, str] | None
     """The context for the current content of the files; the system's authorities without ``tls_ca``.
 
     ``variables`` names the variable of each file; None for parameters of PUBLISHER_URL. Raises ConfigError with
-    variable or parameter, and path, for a file that cannot be used.
+    variable or parameter, and path, for a file that cannot be used, and for a key alone.
     """
     named = {name: path for name, path in files.items() if name in TLS_FILES}
+    shown_as, origin = variables or {}, "" if variables else "PUBLISHER_URL: "
+    if "tls_key" in named and "tls_cert" not in named:
+        key, certificate = (shown_as.get(name, name) for name in ("tls_key", "tls_cert"))
+        raise ConfigError(f"{origin}{key} is set, and {certificate} is not: set both, or neither")
     check_files(named, named, variables)
     try:
         context = ssl.create_default_context(cafile=files.get("tls_ca"))
         if "tls_cert" in files:
             context.load_cert_chain(files["tls_cert"], files.get("tls_key"))
     except OSError as error:  # what ssl raises names no file
-        shown = ", ".join(f"{(variables or {}).get(name, name)}={path!r}" for name, path in named.items())
-        origin = "" if variables else "PUBLISHER_URL: "
+        shown = ", ".join(f"{shown_as.get(name, name)}={path!r}" for name, path in named.items())
         raise ConfigError(f"{origin}{shown}: not a PEM file of that kind: {error}") from None
     return context
 

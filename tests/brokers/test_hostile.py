@@ -21,12 +21,14 @@ from relay.brokers.rabbitmq.frames import CHANNEL, END, FRAME_START, HEADER, MET
 from relay.brokers.rabbitmq.options import read_target
 from relay.brokers.rabbitmq.wire import AmqpWire, message_id
 from relay.brokers.redis.bounded import MOST_PUSHES, BoundedParser
-from relay.brokers.redis.servers import RedisServers
+from relay.brokers.redis.publisher import RedisPublisher
+from relay.brokers.redis.sentinels import Sentinels
+from relay.brokers.redis.servers import RedisAddress, RedisServers
 from relay.core.errors import BrokerUnreachable
-from relay.core.outcome import Acknowledged, ConnectionCut
+from relay.core.outcome import Acknowledged, ConnectionCut, Unreachable
 from tests.brokers.harness.base import Collector, make_event
 from tests.support.options import aws_options, rabbit_options, redis_options
-from tests.support.waiting import patience
+from tests.support.waiting import eventually, patience
 
 MIB = 1 << 20
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -69,6 +71,11 @@ def endless(first: bytes, again: bytes, sent: Sent) -> Serve:
     return serve
 
 
+def _moved(words: bytes) -> bytes:
+    """A message of a Sentinel about a primary."""
+    return b"*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n" % (len(words), words)
+
+
 @pytest.mark.parametrize(
     ("first", "again"),
     [
@@ -93,6 +100,54 @@ async def test_a_reply_of_redis_without_end_ends_the_connection(first: bytes, ag
         with pytest.raises(RedisError):
             await asyncio.wait_for(ask(), patience(30))
     assert sent.bytes < 64 * MIB
+
+
+def _redis(replies: dict[bytes, list[bytes]]) -> Serve:
+    """A server that has these replies to these commands, in turn, and takes all others."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(b"+OK\r\n" * data.count(b"CLIENT"))
+            for command, said in replies.items():
+                if command in data and said:
+                    writer.write(said.pop(0))
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("replicas", "xadd", "wait"),
+    [(0, b":1\r\n", b""), (1, b":1\r\n", b":1\r\n"), (1, b"$3\r\n1-1\r\n", b"$3\r\n1-1\r\n")],
+)
+async def test_a_reply_of_redis_to_another_command_acknowledges_nothing(
+    replicas: int, xadd: bytes, wait: bytes
+) -> None:
+    async with served(_redis({b"XADD": [xadd], b"WAIT": [b":1\r\n", wait]})) as port:
+        options = redis_options(f"redis://127.0.0.1:{port}", wait_replicas=replicas, write_timeout=patience(5))
+        publisher, sink, events = RedisPublisher(options), Collector(), [make_event("s")]
+        await publisher.publish(events, sink)
+        [outcome] = await asyncio.wait_for(sink.outcomes(events), patience(30))
+        await publisher.close()
+    assert isinstance(outcome, ConnectionCut | Unreachable)
+
+
+@pytest.mark.parametrize("named", [b"*1\r\n$1\r\nx\r\n", b":7\r\n", b"*2\r\n$1\r\nx\r\n$1\r\nx\r\n"])
+async def test_a_sentinel_that_names_no_address_is_one_that_does_not_answer(named: bytes) -> None:
+    async with served(_redis({b"SENTINEL": [named]})) as port:
+        servers = RedisServers(redis_options(f"redis+sentinel://127.0.0.1:{port}/mymaster"))
+        with pytest.raises(RedisError, match="names no address of 'mymaster'"):
+            await servers.connect(None)
+
+
+@pytest.mark.parametrize("said", [b"*1\r\n$7\r\nmessage\r\n", b":7\r\n", _moved(b"mymaster a 1 b x")])
+async def test_a_sentinel_that_says_something_else_is_listened_to_again(said: bytes) -> None:
+    moved: list[RedisAddress] = []
+    async with served(_redis({b"SUBSCRIBE": [said, _moved(b"mymaster a 1 b 6380")]})) as port:
+        servers = RedisServers(redis_options(f"redis+sentinel://127.0.0.1:{port}/mymaster"))
+        sentinels = Sentinels(servers, lambda _, primary: moved.append(primary))
+        sentinels.start()
+        await eventually(lambda: moved == [RedisAddress("b", 6380)], what="the second message")
+        await sentinels.close()
 
 
 @pytest.mark.parametrize("first", [b"MSG _INBOX.a.1 1 4000000000\r\n", b"INFO {", b"MSG "])

@@ -11,7 +11,6 @@ from typing import Final
 
 from relay.brokers.login import BrokerOptions
 from relay.brokers.tls import client_context
-from relay.core.errors import ConfigError
 from relay.core.filemark import FileMark, file_mark
 from relay.core.origins import LiveUrl
 
@@ -53,8 +52,6 @@ def client_tls(options: HttpOptions) -> ssl.SSLContext:
     Raises ConfigError with variable and path for a file that cannot be used.
     """
     files = tuple((name, path) for name in _FILES if (path := getattr(options, name)))
-    if options.tls_key and not options.tls_cert:
-        raise ConfigError("HTTP_TLS_KEY is set, and HTTP_TLS_CERT is not: set both, or neither")
     return _context(files, tuple(file_mark(path) for _, path in files))
 
 

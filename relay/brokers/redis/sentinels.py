@@ -50,7 +50,8 @@ class Sentinels:
         """Subscribe again and again; the body of a task."""
         while True:
             quiet = False
-            with suppress(RedisError, OSError):  # a TimeoutError is an OSError
+            # A TimeoutError is an OSError; what else is suppressed is a message that has another form.
+            with suppress(RedisError, OSError, LookupError, TypeError, ValueError):
                 quiet = await self._listen(sentinel)
             if not quiet:
                 await asyncio.sleep(_PAUSE)

@@ -134,7 +134,10 @@ class RedisServers:
             await disconnect(connection)
         if not reply:
             raise RedisConnectionError(f"this Sentinel knows no service {self.service!r}")
-        primary = RedisAddress(text(reply[0]), int(reply[1]))
+        try:
+            primary = RedisAddress(text(reply[0]), int(reply[1]))
+        except (LookupError, TypeError, ValueError):
+            raise RedisConnectionError(f"this Sentinel names no address of {self.service!r}") from None
         connection = await self._open(self._arguments(primary))
         try:
             reason = await read_only(connection)

@@ -257,16 +257,17 @@ class RedisSession:
         return self._outcome(reply)
 
     def _outcome(self, reply: object) -> Outcome | AskError:
-        """What a reply says. Raises an error that is no reply to one command."""
-        if isinstance(reply, bytes):  # XADD's only reply that is no error
+        """What a reply to the oldest command says. Raises an error that is no reply to it."""
+        waits = self._pending[0] is _Mark.WAIT
+        if isinstance(reply, bytes) and not waits:  # XADD's only reply that is no error
             return Acknowledged({"entry_id": text(reply)}) if self._options.receipts else ACKNOWLEDGED
-        if isinstance(reply, int):  # WAIT's
+        if isinstance(reply, int) and waits:
             return ACKNOWLEDGED if reply >= self._options.wait_replicas else too_few(reply, self._options)
         if isinstance(reply, AskError):  # MovedError is one, too
             return reply
         if isinstance(reply, REPLIES):
             return classify(reply)
-        raise reply if isinstance(reply, Exception) else InvalidResponse(f"a {type(reply).__name__} in reply to XADD")
+        raise reply if isinstance(reply, Exception) else InvalidResponse(f"{type(reply).__name__}, no reply to it")
 
     def _answer(self, reply: Outcome | AskError) -> None:
         """Give the oldest unanswered event its outcome; the sinks get all outcomes of one event-loop turn together."""

@@ -27,6 +27,7 @@ def test_urls() -> None:
         ("http://a", "not a NATS scheme"),
         ("nats://a?bogus=1", "bogus"),
         ("nats://a?tls_ca=/not/there", "tls_"),
+        ("nats://a?tls_key=/dev/null", "PUBLISHER_URL: tls_key is set, and tls_cert is not"),
     ],
 )
 def test_wrong_urls(url: str, words: str) -> None:

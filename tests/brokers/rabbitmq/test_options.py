@@ -41,6 +41,7 @@ def test_a_url_is_read(url: str, addresses: str, login: tuple[str, str], vhost: 
         ("amqp://host?heartbeat=5", "'heartbeat' is not known; RabbitMQ takes tls_ca, tls_cert, tls_key"),
         ("amqp://host?tls_ca=/etc/ca.pem", "tls_ca is for TLS; write amqps://"),
         ("amqps://host?tls_ca=/nowhere/ca.pem", "tls_ca='/nowhere/ca.pem' cannot be read"),
+        ("amqps://host?tls_key=/nowhere/key.pem", "PUBLISHER_URL: tls_key is set, and tls_cert is not"),
     ],
 )
 def test_an_invalid_url_is_refused_without_its_login(url: str, words: str) -> None:
