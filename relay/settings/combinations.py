@@ -6,37 +6,16 @@ own value is wrong already. Pure: nothing is opened, resolved or connected.
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from relay.brokers import kinds
 from relay.core.durations import format_duration
 from relay.core.formats.choice import CLOUDEVENTS
 from relay.core.origins import has_password
-from relay.settings.former import FORMER
 from relay.settings.missing import missing
-from relay.settings.service_links import is_service_link
 from relay.settings.unverified import unverified_login
 from relay.settings.variables import NAMES, Variables
-
-_PREFIXES = (
-    "STORAGE_",
-    "PUBLISHER_",
-    "RETRY_",
-    *(prefix for one in kinds.KINDS.values() for prefix in (one.prefixes if one.guarded is None else one.guarded)),
-    "ROUTE",
-    "DESTINATIONS_",
-    "DELIVERY_LOG_",
-    "REAP_",
-    "ORDERING_",
-    "CONSOLE_",
-    "CLOUDEVENTS_",
-)
-# Set automatically by Kubernetes and container links for a Service called kafka, nats, redis or rabbitmq.
-_INJECTED = re.compile(r"\w+_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?|NAME|ENV_\w+)")
-
 
 _ENDPOINTS_ALONE = "HTTP_ENDPOINTS_FILE is set without PUBLISHER_TYPE or PUBLISHER_URL; write PUBLISHER_TYPE=http"
 _BRIEF_LEASE = 10.0
@@ -161,6 +140,7 @@ def cautions(settings: Variables) -> Iterator[SettingIssue]:
         _delays,
         _weak_acks,
         _trimmed_streams,
+        _unused,
         _short_streams,
         _unsigned,
         _unverified,
@@ -229,6 +209,26 @@ def _trimmed_streams(settings: Variables) -> Iterator[SettingIssue]:
             ("REDIS_MAXLEN", "REDIS_MAXLEN_STREAMS", "ALLOWED_EVENT_TYPES", "PUBLISHER_TYPE"),
             "REDIS_MAXLEN trims no stream: an event names its stream, and could have entries of any stream removed; "
             "write patterns of the streams to trim into REDIS_MAXLEN_STREAMS, for example orders.*",
+        )
+
+
+def _unused(settings: Variables) -> Iterator[SettingIssue]:
+    """What is set beside something that takes its place, or without what it is for."""
+    if settings.redis_maxlen_streams and not settings.redis_maxlen:
+        yield SettingIssue(
+            ("REDIS_MAXLEN_STREAMS", "REDIS_MAXLEN"),
+            "REDIS_MAXLEN_STREAMS is set but not used: REDIS_MAXLEN is not set, so no stream is trimmed",
+        )
+    if settings.publisher_type == "http" and settings.publisher_url is None and settings.http_secrets is not None:
+        yield SettingIssue(
+            ("HTTP_SECRETS", "PUBLISHER_URL", "PUBLISHER_TYPE"),
+            "HTTP_SECRETS is set but not used: it signs requests to PUBLISHER_URL, which is not set; an endpoint of "
+            "HTTP_ENDPOINTS_FILE has secrets of its own",
+        )
+    if settings.destinations_file is not None and "publisher_name" in settings.model_fields_set:
+        yield SettingIssue(
+            ("PUBLISHER_NAME", "DESTINATIONS_FILE"),
+            "PUBLISHER_NAME is set but not used: DESTINATIONS_FILE names each destination",
         )
 
 
@@ -354,40 +354,6 @@ def _short_lease(settings: Variables) -> Iterator[SettingIssue]:
             f"{lease} is below {format_duration(_BRIEF_LEASE)}: after a pause of that length, of the relay or of the "
             "database, events are sent twice; set LEASE_TIMEOUT to 30s or more",
         )
-
-
-def of_the_console(names: Collection[str]) -> Iterator[str]:
-    """A sentence for a variable that the contract gives to the relay and that the console uses here."""
-    for name in ("API_TOKEN", "API_TOKEN_FILE"):
-        if name in names:
-            yield (
-                f"{name} is set but not used by the relay, which does not serve the delivery log's API. Run relay-cli "
-                f"console, which does and takes this token; for the relay, unset {name}"
-            )
-
-
-def unknown(values: Mapping[str, str], used: Collection[str]) -> Iterator[str]:
-    """A sentence for each name that looks like one of our variables, in any case, and is none.
-
-    ``used`` are those that a program reads: the relay's are all, the console looks at its own. A command looks at none.
-    """
-    of_a_relay = set(NAMES) <= set(used)
-    if not of_a_relay and "CONSOLE_PORT" not in used:
-        return
-    prefixes, program = (_PREFIXES, "relay") if of_a_relay else (("CONSOLE_",), "console")
-    for name in sorted(values.keys() - set(NAMES) - FORMER.keys()):
-        ours = name.upper().startswith(prefixes) and not _injected(name, values[name])
-        near = difflib.get_close_matches(name.upper(), used, 1, 0.75 if ours else 0.9)
-        if near:
-            yield f"{name} is not a variable of the {program} and is ignored; did you mean {near[0]}?"
-        elif ours:
-            yield f"{name} is not a variable of the {program} and is ignored"
-
-
-def _injected(name: str, value: str) -> bool:
-    """Whether Kubernetes or a container link has set it, and no operator."""
-    bare_port = name.endswith("_PORT") and not name.endswith(("_SERVICE_PORT", "_TCP_PORT", "_UDP_PORT", "_SCTP_PORT"))
-    return is_service_link(value) if bare_port else _INJECTED.fullmatch(name) is not None
 
 
 def about(

@@ -54,7 +54,8 @@ def read_endpoints(name: str, prefix: str, settings: Settings, verify: Callable[
     entries, problems = read_list(path, "HTTP_ENDPOINTS_FILE", "endpoints", "endpoint", _EXAMPLE)
     others = {"http_endpoints_file": None}
     destinations = {} if settings.publisher_url is None else {name: settings.model_copy(update=others)}
-    base = settings.model_copy(update=others | {"http_secrets": None, "publisher_url": None})
+    said = tuple(text for text in settings.warnings if "PUBLISHER_URL" not in text)  # which is no endpoint's own
+    base = settings.model_copy(update=others | {"http_secrets": None, "publisher_url": None, "warnings": said})
     patterns, rules = [], []
     for number, entry in enumerate(entries, 1):
         wrong: list[str] = []

@@ -18,7 +18,7 @@ from pydantic import Field, SecretStr, ValidationError
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.core.known_secrets import secrets_in
-from relay.settings import combinations, former, secret_files
+from relay.settings import combinations, former, secret_files, unknown
 from relay.settings.dotenv import read_dotenv
 from relay.settings.service_links import without_links
 from relay.settings.variables import NAMES, Variables
@@ -99,7 +99,7 @@ class Settings(Variables):
             raise ConfigError("\n".join(problems))
         effective = _effective(variables, values)
         ours = {name: value for name, value in values.items() if name not in effective["of_others"]}
-        ignored += [*(combinations.of_the_console(values) if of_a_relay else ()), *combinations.unknown(ours, names)]
+        ignored += [*(unknown.of_the_console(values) if of_a_relay else ()), *unknown.findings(ours, names)]
         warnings = combinations.about(combinations.cautions, variables, silent) + ignored
         effective |= {"warnings": tuple(warnings), "ignored": tuple(ignored)}
         return cls.model_construct(**{**dict(variables), **effective})

@@ -89,6 +89,12 @@ def test_the_url_takes_what_the_table_does_not(tmp_path: Path) -> None:
     assert warning.startswith("secrets is not set: requests to url carry no signature")
 
 
+def test_an_endpoint_without_a_signature_is_warned_about_whatever_the_url_has(tmp_path: Path) -> None:
+    row = '[[endpoints]]\nevents = "a"\nurl = "https://a.example/"\n'
+    [warning] = table(tmp_path, row, "https://rest.example/all").destinations["a.example"].warnings
+    assert warning.startswith("secrets is not set: requests to url carry no signature")
+
+
 def test_secrets_may_stand_in_a_file(tmp_path: Path) -> None:
     secrets = tmp_path / "secrets"
     secrets.write_text(f"{SECRET}\n{SECRET}\n")

@@ -59,6 +59,22 @@ def test_an_applications_own_url_beside_storage_url_is_no_matter() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "others"),
+    [
+        ("PUBLISHER_NAME", "main", {"DESTINATIONS_FILE": "destinations.toml"}),
+        ("HTTP_SECRETS", "whsec_aHVudGVyMmh1bnRlcjI=", {"HTTP_ENDPOINTS_FILE": "e.toml", "PUBLISHER_TYPE": "http"}),
+    ],
+)
+def test_a_variable_that_another_ones_file_takes_the_place_of_is_said(
+    name: str, value: str, others: dict[str, str]
+) -> None:
+    needed = {"STORAGE_URL": "postgres://relay@db:5432/app", **others}
+    [warning] = Settings.from_env({**needed, name: value}).warnings
+    assert warning.startswith(f"{name} is set but not used: ")
+    assert Settings.from_env(needed).warnings == ()
+
+
+@pytest.mark.parametrize(
     ("command", "variables"),
     [
         ("STORAGE_PASSWORD_COMMAND", {"STORAGE_URL": "postgres://relay:hunter2@localhost/app"}),

@@ -38,6 +38,11 @@ def test_a_length_without_streams_trims_none_and_is_warned_about() -> None:
     assert settings(PUBLISHER_URL="nats://host", REDIS_MAXLEN="5000").warnings == ()
 
 
+def test_streams_without_a_length_are_warned_about() -> None:
+    [warning] = settings(**REDIS, **STREAMS).warnings
+    assert warning == "REDIS_MAXLEN_STREAMS is set but not used: REDIS_MAXLEN is not set, so no stream is trimmed"
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "1e6", "~1000", "1.5"])
 def test_what_is_no_length_is_refused(value: str) -> None:
     assert refusal(**REDIS, REDIS_MAXLEN=value).startswith(f"REDIS_MAXLEN: {value!r} is not a whole number from 1 to ")
