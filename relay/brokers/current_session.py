@@ -1,14 +1,19 @@
-"""The session in use: opened on demand, replaced after it has ended. Used by NATS, Redis, RabbitMQ, SQS and SNS."""
+"""The session in use: opened on demand, replaced after it has ended. Used by NATS, Redis, RabbitMQ, SQS and SNS.
+
+What publishers with one session and one server have in common stands in ``SessionPublisher``: NATS and RabbitMQ.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, Unreachable
+from relay.core.ports import SingleDestination
 
 
 class Session(Protocol):
@@ -25,6 +30,7 @@ class Session(Protocol):
 _MOST_CUT_UNSENT = 2  # sessions in a row
 
 S = TypeVar("S", bound=Session)
+O = TypeVar("O")  # noqa: E741 - of options
 
 
 class CurrentSession(Generic[S]):
@@ -87,3 +93,32 @@ class CurrentSession(Generic[S]):
         if self._attempt is not None and not self._attempt.cancelled() and self._attempt.exception() is None:
             self._session = self._attempt.result()
         return self._session
+
+
+class SessionPublisher(SingleDestination, ABC, Generic[O, S]):
+    """The part of a ``Publisher`` that sends over one session at a time."""
+
+    keeps_runs = False
+
+    def __init__(self, options: O) -> None:
+        self._options = options
+        self._current = CurrentSession(self._connect)
+
+    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
+        """Offer every event, what is left after a cut over a new connection; without one all are unreachable."""
+        await self._current.publish(events, sink)
+
+    @abstractmethod
+    async def abandon(self, reason: str) -> None:
+        """Cut the connection and what is buffered for it."""
+
+    async def close(self) -> None:
+        """Abandon what is left."""
+        await self.abandon("the publisher was closed")
+
+    def twin(self) -> Self:
+        """A publisher with connections of its own."""
+        return type(self)(self._options)
+
+    @abstractmethod
+    async def _connect(self) -> S: ...

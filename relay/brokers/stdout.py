@@ -16,7 +16,6 @@ import os
 import select
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
@@ -32,22 +31,15 @@ _BLOCK = 1 << 18
 _json_text = json.JSONEncoder(ensure_ascii=False).encode
 
 
-@dataclass(frozen=True, slots=True)
-class StdoutOptions:
-    """Where the lines go."""
-
-    fd: int = 1
-    """File descriptor; it stays open when the publisher is closed."""
-
-
 class StdoutPublisher(SingleDestination):
     """Writes events as JSON lines; see the module's text."""
 
     name = "stdout"
     keeps_runs = False
 
-    def __init__(self, options: StdoutOptions | None = None) -> None:
-        self._fd = (options or StdoutOptions()).fd
+    def __init__(self, fd: int = 1) -> None:
+        """``fd`` is the descriptor that the lines go to; it stays open when the publisher is closed."""
+        self._fd = fd
         self._can_block = _can_block(self._fd)
         self._turn = asyncio.Lock()
         self._rest = b""

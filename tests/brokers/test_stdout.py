@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.brokers.stdout import StdoutOptions, StdoutPublisher, line
+from relay.brokers.stdout import StdoutPublisher, line
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Acknowledged, Unreachable
@@ -45,7 +45,7 @@ def test_headers_that_are_no_object_become_one() -> None:
 
 async def test_a_closed_reader_is_unreachable() -> None:
     read_end, write_end = os.pipe()
-    publisher, sink, events = StdoutPublisher(StdoutOptions(write_end)), Collector(), [make_event("t")] * 1
+    publisher, sink, events = StdoutPublisher(write_end), Collector(), [make_event("t")] * 1
     os.close(read_end)
     await publisher.publish(events, sink)
     [outcome] = await sink.outcomes(events)
@@ -58,7 +58,7 @@ async def test_a_closed_reader_is_unreachable() -> None:
 
 async def test_a_file_takes_the_lines(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w+b") as file:
-        publisher, sink = StdoutPublisher(StdoutOptions(file.fileno())), Collector()
+        publisher, sink = StdoutPublisher(file.fileno()), Collector()
         events = [make_event("t", b"x" * 100_000) for _ in range(10)]
         await publisher.probe(1.0)
         await publisher.publish(events, sink)
@@ -69,7 +69,7 @@ async def test_a_file_takes_the_lines(tmp_path: Path) -> None:
 
 async def test_a_line_that_was_begun_is_finished_before_the_next() -> None:
     read_end, write_end = os.pipe()
-    publisher, sink = StdoutPublisher(StdoutOptions(write_end)), Collector()
+    publisher, sink = StdoutPublisher(write_end), Collector()
     lost = [make_event("t", b"x" * 200_000)]
     with pytest.raises(BrokerUnreachable):
         await _stuck(publisher, lost, sink)

@@ -9,36 +9,23 @@ event waits only for its own acknowledgement, and for at most the publish timeou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
-from relay.brokers.current_session import CurrentSession
+from relay.brokers.current_session import SessionPublisher
 from relay.brokers.login import present, renewed
 from relay.brokers.nats.options import NatsOptions, connect_arguments, server_names
 from relay.brokers.nats.session import NatsSession
 from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable, ConfigError
-from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink
-from relay.core.ports import SingleDestination
 
 
-class NatsPublisher(SingleDestination):
+class NatsPublisher(SessionPublisher[NatsOptions, NatsSession]):
     """Publishes over one session at a time; see the module's text."""
 
     name = "nats"
-    keeps_runs = False
-
-    def __init__(self, options: NatsOptions) -> None:
-        self._options = options
-        self._current = CurrentSession(self._connect)
 
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError; does not connect."""
         await asyncio.to_thread(connect_arguments, self._options)
-
-    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Offer every event, what is left after a cut over a new connection; without one all are unreachable."""
-        await self._current.publish(events, sink)
 
     async def probe(self, timeout: float) -> None:
         """A round trip to the server, over the connection in use or a new one."""
@@ -54,14 +41,6 @@ class NatsPublisher(SingleDestination):
         """Cut the connection and what is buffered for it."""
         if (session := await self._current.give_up(reason)) is not None:
             await session.end(reason)
-
-    async def close(self) -> None:
-        """Abandon what is left."""
-        await self.abandon("the publisher was closed")
-
-    def twin(self) -> NatsPublisher:
-        """A publisher with connections of its own."""
-        return NatsPublisher(self._options)
 
     async def _connect(self) -> NatsSession:
         try:  # read for every session: mounted secrets and certificates are replaced while the relay runs

@@ -11,29 +11,20 @@ a limit has room for the session's connection alone, a node that says so has ans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
-from relay.brokers.current_session import CurrentSession
+from relay.brokers.current_session import SessionPublisher
 from relay.brokers.login import present, renewed
 from relay.brokers.rabbitmq.options import RabbitOptions, RabbitTarget, read_target
 from relay.brokers.rabbitmq.session import RabbitSession
 from relay.brokers.rabbitmq.wire import AmqpWire, TooManyConnections
 from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable, ConfigError
-from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink
-from relay.core.ports import SingleDestination
 
 
-class RabbitPublisher(SingleDestination):
+class RabbitPublisher(SessionPublisher[RabbitOptions, RabbitSession]):
     """Publishes over one session at a time; see the module's text."""
 
     name = "rabbitmq"
-    keeps_runs = False
-
-    def __init__(self, options: RabbitOptions) -> None:
-        self._options = options
-        self._current = CurrentSession(self._connect)
 
     @property
     def blocked(self) -> str:
@@ -44,10 +35,6 @@ class RabbitPublisher(SingleDestination):
     async def open(self) -> None:
         """Check the configuration. Raises ConfigError; does not connect."""
         await asyncio.to_thread(read_target, self._options)
-
-    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Offer every event, what is left after a cut over a new connection; without one all are unreachable."""
-        await self._current.publish(events, sink)
 
     async def probe(self, timeout: float) -> None:
         """Log in on a connection of its own. Raises BrokerUnreachable."""
@@ -69,14 +56,6 @@ class RabbitPublisher(SingleDestination):
         """Cut the connection and what is buffered for it."""
         if (session := await self._current.give_up(reason)) is not None:
             session.end(reason)
-
-    async def close(self) -> None:
-        """Abandon what is left."""
-        await self.abandon("the publisher was closed")
-
-    def twin(self) -> RabbitPublisher:
-        """A publisher with connections of its own."""
-        return RabbitPublisher(self._options)
 
     async def _connect(self) -> RabbitSession:
         target = await self._target()

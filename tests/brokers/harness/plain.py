@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from relay.brokers.null import NullPublisher
-from relay.brokers.stdout import StdoutOptions, StdoutPublisher
+from relay.brokers.stdout import StdoutPublisher
 from relay.core.headers import wire_headers
 from relay.core.ports import Publisher
 from tests.brokers.harness.base import Features, Harness, StoredMessage
@@ -43,7 +43,7 @@ class StdoutHarness(Harness):
         self._reader.start()
 
     def publisher(self, **options: Any) -> Publisher:
-        return StdoutPublisher(StdoutOptions(fd=self._write_end))
+        return StdoutPublisher(self._write_end)
 
     async def destination(self) -> str:
         self._destinations += 1
