@@ -32,19 +32,16 @@ class AsyncpgChannel:
         self._connection = target
 
     async def send(self, statement: str, values: Values) -> int:
-        """See ``AsyncChannel``."""
         sql, names = _positional(statement)
         status = await self._connection.execute(sql, *(values[name] for name in names))
         return int(status.rpartition(" ")[2])
 
     async def fetch(self, statement: str, values: Values) -> Sequence[Row]:
-        """See ``AsyncChannel``."""
         sql, names = _positional(statement)
         return [tuple(row) for row in await self._connection.fetch(sql, *(values[name] for name in names))]
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
-        """See ``AsyncChannel``."""
         block = self._connection.transaction()
         await block.start()
         try:
@@ -56,17 +53,14 @@ class AsyncpgChannel:
         await block.commit()
 
     async def commits_at_once(self) -> bool:
-        """See ``AsyncCaller``."""
         return not self._connection.is_in_transaction()
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        """See ``AsyncCaller``."""
         if self._connection.is_in_transaction():
             raise InboxRefused.open_transaction()
         return self.savepoint()
 
-    async def flush(self) -> None:
-        """See ``AsyncCaller``."""
+    async def flush(self) -> None: ...
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:

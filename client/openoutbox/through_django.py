@@ -26,13 +26,11 @@ class DjangoChannel:
         self._connection = target
 
     def send(self, statement: LiteralString, values: Values) -> int:
-        """See ``SyncChannel``."""
         with self._connection.cursor() as cursor:
             cursor.execute(statement, values)
             return int(cursor.rowcount)
 
     def fetch(self, statement: LiteralString, values: Values) -> Sequence[Row]:
-        """See ``SyncChannel``."""
         with self._connection.cursor() as cursor:
             cursor.execute(statement, values)
             return [tuple(row) for row in cursor.fetchall()]
@@ -43,7 +41,6 @@ class DjangoChannel:
         return block
 
     def commits_at_once(self) -> bool:
-        """See ``SyncCaller``."""
         return self._connection.get_autocommit() and not self._connection.in_atomic_block
 
     def transaction(self) -> AbstractContextManager[object]:
@@ -51,8 +48,7 @@ class DjangoChannel:
         block: AbstractContextManager[object] = transaction.atomic(using=self._connection.alias, durable=True)
         return block
 
-    def flush(self) -> None:
-        """See ``SyncCaller``."""
+    def flush(self) -> None: ...
 
 
 def django_channel(target: object) -> DjangoChannel | None:

@@ -38,24 +38,20 @@ class PsycopgChannel:
         self._connection: Connection[Any] = target.connection if isinstance(target, Cursor) else target
 
     def send(self, statement: LiteralString, values: Values) -> int:
-        """See ``SyncChannel``."""
         return Cursor(self._connection).execute(_binary(statement), values, prepare=False).rowcount
 
     def fetch(self, statement: LiteralString, values: Values) -> list[TupleRow]:
-        """See ``SyncChannel``."""
         with Cursor(self._connection, row_factory=tuple_row) as cursor:
             return cursor.execute(statement, values, prepare=False).fetchall()
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
-        """See ``SyncChannel``."""
         if _opens_implicitly(self._connection):
             self.send(load_statement("outbox/insert:begin"), {})
         with self._connection.transaction():
             yield
 
     def commits_at_once(self) -> bool:
-        """See ``SyncCaller``."""
         if not self._connection.autocommit or not _is_idle(self._connection):
             return False
         if _is_pipelined(self._connection):  # a BEGIN may be on its way: known once the pipeline was synchronised
@@ -64,13 +60,11 @@ class PsycopgChannel:
         return _is_idle(self._connection)
 
     def transaction(self) -> contextlib.AbstractContextManager[object]:
-        """See ``SyncCaller``."""
         if not _is_idle(self._connection):
             raise InboxRefused.open_transaction()
         return self._connection.transaction()
 
-    def flush(self) -> None:
-        """See ``SyncCaller``."""
+    def flush(self) -> None: ...
 
 
 class AsyncPsycopgChannel:
@@ -80,24 +74,20 @@ class AsyncPsycopgChannel:
         self._connection: AsyncConnection[Any] = target.connection if isinstance(target, AsyncCursor) else target
 
     async def send(self, statement: LiteralString, values: Values) -> int:
-        """See ``SyncChannel``."""
         return (await AsyncCursor(self._connection).execute(_binary(statement), values, prepare=False)).rowcount
 
     async def fetch(self, statement: LiteralString, values: Values) -> list[TupleRow]:
-        """See ``SyncChannel``."""
         async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
             return await (await cursor.execute(statement, values, prepare=False)).fetchall()
 
     @contextlib.asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
-        """See ``SyncChannel``."""
         if _opens_implicitly(self._connection):
             await self.send(load_statement("outbox/insert:begin"), {})
         async with self._connection.transaction():
             yield
 
     async def commits_at_once(self) -> bool:
-        """See ``SyncCaller``."""
         if not self._connection.autocommit or not _is_idle(self._connection):
             return False
         if _is_pipelined(self._connection):
@@ -106,13 +96,11 @@ class AsyncPsycopgChannel:
         return _is_idle(self._connection)
 
     def transaction(self) -> contextlib.AbstractAsyncContextManager[object]:
-        """See ``SyncCaller``."""
         if not _is_idle(self._connection):
             raise InboxRefused.open_transaction()
         return self._connection.transaction()
 
-    async def flush(self) -> None:
-        """See ``SyncCaller``."""
+    async def flush(self) -> None: ...
 
 
 def failure_of(error: BaseException) -> StatementFailure | None:

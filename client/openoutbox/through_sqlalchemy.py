@@ -47,27 +47,21 @@ class AlchemyChannel:
         self._target: Connection | Session = target() if isinstance(target, scoped_session) else target
 
     def send(self, statement: str, values: Values) -> int:
-        """See ``SyncChannel``."""
         return _send(self._target, statement, values)
 
     def fetch(self, statement: str, values: Values) -> Sequence[Row]:
-        """See ``SyncChannel``."""
         return [tuple(row) for row in self._target.execute(_clause(statement), values)]
 
     def savepoint(self) -> AbstractContextManager[object]:
-        """See ``SyncChannel``."""
         return self._target.begin_nested()
 
     def commits_at_once(self) -> bool:
-        """See ``SyncCaller``."""
         return _commits_at_once(self._target)
 
     def transaction(self) -> AbstractContextManager[object]:
-        """See ``SyncCaller``."""
         return self._target.begin()
 
     def flush(self) -> None:
-        """See ``SyncCaller``."""
         if isinstance(self._target, Session):
             self._target.flush()
 
@@ -81,27 +75,21 @@ class AsyncAlchemyChannel:
         self._target: AsyncConnection | AsyncSession = target() if isinstance(target, async_scoped_session) else target
 
     async def send(self, statement: str, values: Values) -> int:
-        """See ``SyncChannel``."""
         return await self._target.run_sync(_send, statement, values)
 
     async def fetch(self, statement: str, values: Values) -> Sequence[Row]:
-        """See ``SyncChannel``."""
         return [tuple(row) for row in await self._target.execute(_clause(statement), values)]
 
     def savepoint(self) -> AbstractAsyncContextManager[object]:
-        """See ``SyncChannel``."""
         return self._target.begin_nested()
 
     async def commits_at_once(self) -> bool:
-        """See ``SyncCaller``."""
         return await self._target.run_sync(_commits_at_once)
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
-        """See ``SyncCaller``."""
         return self._target.begin()
 
     async def flush(self) -> None:
-        """See ``SyncCaller``."""
         if hasattr(self._target, "flush"):  # a session
             await self._target.flush()
 

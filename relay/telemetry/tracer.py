@@ -82,7 +82,6 @@ class SpanTracer:
         self.clock = clock
 
     def claim(self, events: Sequence[OutboxEvent], seconds: float) -> BatchSpans | None:
-        """See ``Tracer``."""
         sampled = list(sampled_parents([event.headers for event in events]))
         if not sampled:
             return None
@@ -92,7 +91,6 @@ class SpanTracer:
     def settle(
         self, links: Sequence[TraceContext], events: int, seconds: float, error: StorageError | None = None
     ) -> None:
-        """See ``Tracer``."""
         self._batch("settle", "settle", links, events, seconds, error)
 
     def _batch(
@@ -165,7 +163,6 @@ class BatchSpans:
         """The latest publish span of each event."""
 
     def hand_over(self, events: list[OutboxEvent]) -> list[OutboxEvent]:
-        """See ``BatchTrace``."""
         now = self._tracer.clock()
         sent = list(events)
         for place in self._places_in(events):
@@ -173,7 +170,6 @@ class BatchSpans:
         return sent
 
     def acknowledge(self, event_ids: Sequence[EventId], since_claim: float) -> None:
-        """See ``BatchTrace``."""
         # Few of them are sampled: nothing is done for the others. Where they are the whole claim, none is looked at.
         for event_id in list(self._open) if len(event_ids) == self._claimed else self._open.keys() & event_ids:
             publish = self._open[event_id]
@@ -181,7 +177,6 @@ class BatchSpans:
             self._end(event_id, "delivered")
 
     def decide(self, event_id: EventId, verdict: Verdict, outcome: Outcome) -> None:
-        """See ``BatchTrace``."""
         match verdict:
             case Deliver():
                 self._end(event_id, "delivered")
@@ -194,22 +189,18 @@ class BatchSpans:
                 self._end(event_id, "released", f"UNREACHABLE: {reason}")
 
     def cut_off(self, events: Collection[OutboxEvent]) -> None:
-        """See ``BatchTrace``."""
         for event in events:
             self._end(event.event_id, "cut_off", "CONNECTION_CUT: the connection was cut; offered again")
 
     def lose(self, event_ids: Collection[EventId]) -> None:
-        """See ``BatchTrace``."""
         for event_id in event_ids:
             self._end(event_id, "lease_lost", "LEASE_LOST: the lease was lost before the broker answered")
 
     def end(self, outcome: str) -> None:
-        """See ``BatchTrace``."""
         for event_id in list(self._open):
             self._end(event_id, outcome, "NO_ANSWER: released before the broker answered")
 
     def links(self, settlement: Settlement) -> list[TraceContext]:
-        """See ``BatchTrace``."""
         contexts = self._contexts
         if len(settlement.delivered) == self._claimed:
             return [*contexts.values()]
