@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
+from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -13,10 +14,16 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
-from relay.telemetry.catalogue import Metric, MetricType
+from relay.telemetry.catalogue import MetricType
 from relay.telemetry.histogram import Distribution, ExemplarValue
 from relay.telemetry.measurements import Measurements
 from relay.telemetry.providers import Provider, Providers, Sample
+
+_FAMILIES: Final = {
+    MetricType.COUNTER: CounterMetricFamily,
+    MetricType.GAUGE: GaugeMetricFamily,
+    MetricType.HISTOGRAM: HistogramMetricFamily,
+}
 
 
 class PrometheusTelemetry(Measurements):
@@ -54,7 +61,7 @@ class _Bridge(Collector):
     def collect(self) -> Iterator[Family]:
         """The current samples."""
         for metric, samples in self._providers.read():
-            family = _family(metric)
+            family = _FAMILIES[metric.type](metric.name, metric.meaning, labels=metric.all_labels)
             for sample in samples:
                 self._add(family, sample)
             yield family
@@ -66,17 +73,6 @@ class _Bridge(Collector):
             family.add_metric(labels, _cumulated(sample.value), sample.value.sum)
         elif isinstance(family, (CounterMetricFamily, GaugeMetricFamily)) and isinstance(sample.value, float):
             family.add_metric(labels, sample.value)
-
-
-def _family(metric: Metric) -> Family:
-    labels = metric.all_labels
-    match metric.type:
-        case MetricType.COUNTER:
-            return CounterMetricFamily(metric.name, metric.meaning, labels=labels)
-        case MetricType.GAUGE:
-            return GaugeMetricFamily(metric.name, metric.meaning, labels=labels)
-        case MetricType.HISTOGRAM:
-            return HistogramMetricFamily(metric.name, metric.meaning, labels=labels)
 
 
 def _cumulated(distribution: Distribution) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:

@@ -263,12 +263,12 @@ class AmqpWire(asyncio.Protocol):
         match received:
             case commands.Basic.Return():
                 self._returned = received
-            case commands.Basic.Nack():
-                self._on_nack(received)
-            case commands.Connection.Blocked():
-                self._on_blocked(received.reason or "no reason given")
-            case commands.Connection.Unblocked():
-                self._on_blocked(None)
+            case commands.Basic.Nack() if self.owner is not None:
+                self.owner.on_confirmed(received.delivery_tag or 0, multiple=bool(received.multiple), stored=False)
+            case commands.Connection.Blocked() if self.owner is not None:
+                self.owner.on_blocked(received.reason or "no reason given")
+            case commands.Connection.Unblocked() if self.owner is not None:
+                self.owner.on_blocked(None)
             case commands.Channel.Close():
                 self._on_channel_close(received)
             case commands.Connection.Close():
@@ -279,14 +279,6 @@ class AmqpWire(asyncio.Protocol):
         if returned is not None and self.owner is not None:
             reason = f"{returned.reply_text} (exchange {returned.exchange!r}, routing key {returned.routing_key!r})"
             self.owner.on_returned(message_id, reason)
-
-    def _on_nack(self, received: commands.Basic.Nack) -> None:
-        if self.owner is not None:
-            self.owner.on_confirmed(received.delivery_tag or 0, multiple=bool(received.multiple), stored=False)
-
-    def _on_blocked(self, reason: str | None) -> None:
-        if self.owner is not None:
-            self.owner.on_blocked(reason)
 
     def _on_channel_close(self, received: commands.Channel.Close) -> None:
         self._send(commands.Channel.CloseOk(), CHANNEL)
