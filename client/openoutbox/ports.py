@@ -45,24 +45,18 @@ class SyncCaller(SyncChannel, Protocol):
 class AsyncChannel(Protocol):
     """As ``SyncChannel``, for an asynchronous connection or session."""
 
-    async def send(self, statement: LiteralString, values: Values) -> int:
-        """As in ``SyncChannel``."""
+    async def send(self, statement: LiteralString, values: Values) -> int: ...
 
-    async def fetch(self, statement: LiteralString, values: Values) -> Sequence[Row]:
-        """As in ``SyncChannel``."""
+    async def fetch(self, statement: LiteralString, values: Values) -> Sequence[Row]: ...
 
-    def savepoint(self) -> AbstractAsyncContextManager[object]:
-        """As in ``SyncChannel``."""
+    def savepoint(self) -> AbstractAsyncContextManager[object]: ...
 
 
 class AsyncCaller(AsyncChannel, Protocol):
     """As ``SyncCaller``, for an asynchronous connection or session."""
 
-    async def commits_at_once(self) -> bool:
-        """As in ``SyncCaller``."""
+    async def commits_at_once(self) -> bool: ...
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        """As in ``SyncCaller``."""
+    def transaction(self) -> AbstractAsyncContextManager[object]: ...
 
-    async def flush(self) -> None:
-        """As in ``SyncCaller``."""
+    async def flush(self) -> None: ...

@@ -15,19 +15,16 @@ from typing import Any, Protocol, TypeAlias
 class PsycopgConnection(Protocol):
     """``psycopg.Connection``."""
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        """A transaction, or a savepoint of the open one."""
+    def transaction(self) -> AbstractContextManager[Any]: ...
 
-    def commit(self) -> None:
-        """Commit."""
+    def commit(self) -> None: ...
 
 
 class PsycopgCursor(Protocol):
     """``psycopg.Cursor``."""
 
     @property
-    def connection(self) -> PsycopgConnection:
-        """Its connection."""
+    def connection(self) -> PsycopgConnection: ...
 
     def close(self) -> None:
         """Close it. SQLAlchemy's AsyncConnection has a ``connection``, too, and is closed by a coroutine."""
@@ -36,14 +33,11 @@ class PsycopgCursor(Protocol):
 class SqlAlchemyTarget(Protocol):
     """``sqlalchemy.Connection``, ``Session`` and ``scoped_session``."""
 
-    def execute(self, statement: Any, /) -> Any:  # noqa: ANN401 - SQLAlchemy's
-        """Send a statement."""
+    def execute(self, statement: Any, /) -> Any: ...  # noqa: ANN401 - SQLAlchemy's
 
-    def begin_nested(self) -> AbstractContextManager[Any]:
-        """A savepoint."""
+    def begin_nested(self) -> AbstractContextManager[Any]: ...
 
-    def commit(self) -> None:
-        """Commit."""
+    def commit(self) -> None: ...
 
 
 class DjangoConnection(Protocol):
@@ -60,39 +54,32 @@ class DjangoConnection(Protocol):
     def get_autocommit(self) -> bool:
         """Whether each statement outside a block commits at once; Django's default."""
 
-    def cursor(self) -> Any:  # noqa: ANN401 - a cursor of Django, which has no types
-        """A new cursor."""
+    def cursor(self) -> Any: ...  # noqa: ANN401 - a cursor of Django, which has no types
 
 
 class AsyncPsycopgConnection(Protocol):
     """``psycopg.AsyncConnection``."""
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """A transaction, or a savepoint of the open one."""
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 
-    def commit(self) -> Awaitable[None]:
-        """Commit."""
+    def commit(self) -> Awaitable[None]: ...
 
 
 class AsyncPsycopgCursor(Protocol):
     """``psycopg.AsyncCursor``."""
 
     @property
-    def connection(self) -> AsyncPsycopgConnection:
-        """Its connection."""
+    def connection(self) -> AsyncPsycopgConnection: ...
 
 
 class AsyncSqlAlchemyTarget(Protocol):
     """``AsyncConnection``, ``AsyncSession`` and ``async_scoped_session`` of ``sqlalchemy.ext.asyncio``."""
 
-    def execute(self, statement: Any, /) -> Awaitable[Any]:  # noqa: ANN401 - SQLAlchemy's
-        """Send a statement."""
+    def execute(self, statement: Any, /) -> Awaitable[Any]: ...  # noqa: ANN401 - SQLAlchemy's
 
-    def begin_nested(self) -> AbstractAsyncContextManager[Any]:
-        """A savepoint."""
+    def begin_nested(self) -> AbstractAsyncContextManager[Any]: ...
 
-    def commit(self) -> Awaitable[None]:
-        """Commit."""
+    def commit(self) -> Awaitable[None]: ...
 
 
 class AsyncpgConnection(Protocol):
@@ -101,14 +88,11 @@ class AsyncpgConnection(Protocol):
     def execute(self, query: str, /, *args: Any) -> Awaitable[str]:  # noqa: ANN401 - any parameter
         """Send a statement; its status, ``INSERT 0 1``."""
 
-    def fetch(self, query: str, /, *args: Any) -> Awaitable[Sequence[Any]]:  # noqa: ANN401 - any parameter
-        """Send a statement; its rows."""
+    def fetch(self, query: str, /, *args: Any) -> Awaitable[Sequence[Any]]: ...  # noqa: ANN401 - any parameter
 
-    def transaction(self) -> Any:  # noqa: ANN401 - asyncpg's
-        """A transaction, or a savepoint of the open one."""
+    def transaction(self) -> Any: ...  # noqa: ANN401 - asyncpg's
 
-    def is_in_transaction(self) -> bool:
-        """Whether one is open."""
+    def is_in_transaction(self) -> bool: ...
 
     def is_closed(self) -> bool:
         """Whether the connection is closed or lost."""
