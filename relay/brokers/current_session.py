@@ -109,15 +109,12 @@ class SessionPublisher(SingleDestination, ABC, Generic[O, S]):
         await self._current.publish(events, sink)
 
     @abstractmethod
-    async def abandon(self, reason: str) -> None:
-        """Cut the connection and what is buffered for it."""
+    async def abandon(self, reason: str) -> None: ...
 
     async def close(self) -> None:
-        """Abandon what is left."""
         await self.abandon("the publisher was closed")
 
     def twin(self) -> Self:
-        """A publisher with connections of its own."""
         return type(self)(self._options)
 
     @abstractmethod

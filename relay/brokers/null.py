@@ -18,22 +18,19 @@ class NullPublisher(SingleDestination):
     name = "null"
     keeps_runs = False
 
-    async def open(self) -> None:
-        """Do nothing."""
+    async def open(self) -> None: ...
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
         """Acknowledge every event in one group."""
         if events:
             sink([(event, ACKNOWLEDGED) for event in events])
 
-    async def probe(self, timeout: float) -> None:
-        """Return at once."""
+    async def probe(self, timeout: float) -> None: ...
 
     async def abandon(self, reason: str) -> None:
         """Do nothing: no event is ever unanswered."""
 
-    async def close(self) -> None:
-        """Do nothing."""
+    async def close(self) -> None: ...
 
     def twin(self) -> NullPublisher:
         """Return itself: it has no connection that could be cut."""

@@ -79,18 +79,15 @@ class AwsPublisher:
             session.take_back(reason)
 
     async def abandon(self, reason: str) -> None:
-        """Cut the connections and what is buffered for them."""
         if (session := await self._current.give_up(reason)) is not None:
             session.end(Unreachable(reason))
             await session.gone()
 
     async def close(self) -> None:
-        """Abandon what is left."""
         await self.abandon("the publisher was closed")
         await self._forget()
 
     def twin(self) -> AwsPublisher:
-        """A publisher with connections of its own."""
         return AwsPublisher(self._options)
 
     async def _forget(self) -> None:

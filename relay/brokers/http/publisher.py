@@ -60,13 +60,10 @@ class HttpPublisher(SingleDestination):
         self._host.take_back(reason)
 
     async def abandon(self, reason: str) -> None:
-        """Cut all connections and what is buffered for them."""
         await self._host.abandon(reason)
 
     async def close(self) -> None:
-        """Abandon what is left."""
         await self.abandon("the publisher was closed")
 
     def twin(self) -> HttpPublisher:
-        """A publisher with connections of its own."""
         return HttpPublisher(self._options)

@@ -98,7 +98,6 @@ class KafkaAsking(KafkaPublisher, ProofReader):
         return proven
 
     async def close(self) -> None:
-        """Abandon what is left."""
         await super().close()
         self._end()
 

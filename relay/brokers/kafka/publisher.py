@@ -182,7 +182,6 @@ class KafkaPublisher(SingleDestination):
         self._abandoning = False
 
     async def close(self) -> None:
-        """Abandon what is left."""
         closing = [asyncio.create_task(self.abandon("the publisher was closed"))]
         if self._probe is not None:
             probe, self._probe = self._probe, None

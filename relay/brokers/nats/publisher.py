@@ -24,7 +24,6 @@ class NatsPublisher(SessionPublisher[NatsOptions, NatsSession]):
     name = "nats"
 
     async def open(self) -> None:
-        """Check the configuration. Raises ConfigError; does not connect."""
         await asyncio.to_thread(connect_arguments, self._options)
 
     async def probe(self, timeout: float) -> None:
@@ -38,7 +37,6 @@ class NatsPublisher(SessionPublisher[NatsOptions, NatsSession]):
         await session.ask(timeout)
 
     async def abandon(self, reason: str) -> None:
-        """Cut the connection and what is buffered for it."""
         if (session := await self._current.give_up(reason)) is not None:
             await session.end(reason)
 

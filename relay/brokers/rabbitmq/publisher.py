@@ -33,7 +33,6 @@ class RabbitPublisher(SessionPublisher[RabbitOptions, RabbitSession]):
         return "" if session is None else session.blocked
 
     async def open(self) -> None:
-        """Check the configuration. Raises ConfigError; does not connect."""
         await asyncio.to_thread(read_target, self._options)
 
     async def probe(self, timeout: float) -> None:
@@ -53,7 +52,6 @@ class RabbitPublisher(SessionPublisher[RabbitOptions, RabbitSession]):
             raise BrokerUnreachable(f"{target}: no answer within {in_words(timeout)}") from None
 
     async def abandon(self, reason: str) -> None:
-        """Cut the connection and what is buffered for it."""
         if (session := await self._current.give_up(reason)) is not None:
             session.end(reason)
 

@@ -56,7 +56,6 @@ class RedisPublisher:
         """The last one that a Sentinel has announced."""
 
     async def open(self) -> None:
-        """Check the configuration. Raises ConfigError; does not connect."""
         self._named_servers()
 
     async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
@@ -128,17 +127,14 @@ class RedisPublisher:
         """Nothing waits here for long."""
 
     async def abandon(self, reason: str) -> None:
-        """Cut the connections and what is buffered for them."""
         await self._nodes.abandon(reason)
         if self._sentinels is not None:  # the next connection subscribes again
             await self._sentinels.close()
 
     async def close(self) -> None:
-        """Abandon what is left."""
         await self.abandon("the publisher was closed")
 
     def twin(self) -> RedisPublisher:
-        """A publisher with connections of its own."""
         return RedisPublisher(self._options)
 
     async def _ping(self, address: RedisAddress | None) -> None:
