@@ -72,7 +72,6 @@ async def _live(settings: Settings) -> None:
     storage = PostgresOutbox(options, telemetry.database_clock)
     log = build_delivery_log(settings, destinations.logged)
     recorder = log.recorder if log is not None else None
-    lag = build_subscription_lag(settings)
     systems = TracedSystems(settings.publisher_type, str(settings.storage_table_name), destinations.traced)
     tracing = start_traces(telemetry, settings.otel, settings.relay_id, systems)
     engine = build.engine_options(settings, destinations.connection_timeout)
@@ -87,7 +86,7 @@ async def _live(settings: Settings) -> None:
         lambda: {**storage.degraded(), **(log.degraded() if log is not None else {})},
         lambda: {name: one.condition for name, one in destinations.by_name(relay.destination.each).items()},
     )
-    optional = [part for part in (log, lag) if part is not None]
+    optional = [part for part in (log, build_subscription_lag(settings)) if part is not None]
     telemetry.providers.add(lambda: destinations.read(relay.destination.each), lambda: read_degraded(view.beside()))
     server = StatusServer(view, ServerOptions(settings.server_port.host, settings.server_port.port))
     _stop_on_signals(relay)

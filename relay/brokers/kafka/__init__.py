@@ -1,7 +1,7 @@
 """The publisher to Apache Kafka.
 
 ``publisher`` sends without transactions: over several ``session``s, each of which remembers in an ``offer`` what has no
-answer yet; ``stamps`` says which time a message bears, ``certificates`` when new files ask for new clients, ``probe``
+answer yet; ``stamps`` says which time a message has, ``certificates`` when new files ask for new clients, ``probe``
 whether a broker answers. ``options`` refuses the properties that guarantees depend on; login and TLS are librdkafka's
 properties, ``msk`` a token for Amazon's.
 
