@@ -12,12 +12,14 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from pydantic import Field, SecretStr, ValidationError
 
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.core.known_secrets import secrets_in
+from relay.core.secrets import is_secret
 from relay.settings import combinations, former, secret_files, unknown
 from relay.settings.dotenv import read_dotenv
 from relay.settings.service_links import without_links
@@ -49,6 +51,9 @@ class Settings(Variables):
         # A command is not shown, yet most of its words are none: hosts, users, paths.
         shown = (value for name, value in self if not name.endswith("_password_command"))
         values = [value.get_secret_value() for value in shown if isinstance(value, SecretStr)]
+        headers = ",".join(text for name, text in self.otel.items() if name.endswith("_HEADERS"))
+        pairs = [(name, unquote(value)) for name, _, value in (one.partition("=") for one in headers.split(","))]
+        values += [value for name, value in (*self.of_others.items(), *pairs) if is_secret(name)]
         return frozenset(word for value in values for word in secrets_in(value))
 
     def required(self, variable: str) -> str:

@@ -92,6 +92,8 @@ def test_the_secrets_of_settings_are_what_their_urls_and_variables_hold() -> Non
             "STORAGE_URL": "postgres://relay:qvxzj-qvxzj%40@db.example.com/app",
             "PUBLISHER_URL": "nats://short:abc@a,nats://postgres:postgres@b",
             "HTTP_SECRETS": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw whsec_C2FVsBQIhrscChlQIMV1bgtiyrKN7XZl",
+            "OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=production,Authorization=Bearer%20qvxzj/jzxvq%3D",
+            "OTEL_SERVICE_NAME": "a-name-that-is-shown",
         }
     )
     assert settings.secrets() == {
@@ -99,7 +101,10 @@ def test_the_secrets_of_settings_are_what_their_urls_and_variables_hold() -> Non
         "qvxzj-qvxzj@",
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "whsec_C2FVsBQIhrscChlQIMV1bgtiyrKN7XZl",
+        "qvxzj/jzxvq=",
     }
+    own = settings.model_copy(update={"of_others": {"ACME_TOKEN": "jzxvq-jzxvq", "ACME_REGION": "eu-central-1"}})
+    assert own.secrets() == {*settings.secrets(), "jzxvq-jzxvq"}
 
 
 @pytest.mark.parametrize(
