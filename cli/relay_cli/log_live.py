@@ -22,8 +22,6 @@ from relay_cli.values import whole
 if TYPE_CHECKING:
     from relay.deliverylog import DeliveryLog, ListAttempts
 
-DestinationTypes = Annotated[list[str] | None, typer.Option("--type", help="Only this type; repeatable.")]
-Statuses = Annotated[list[str] | None, typer.Option("--status", help="success or failed; repeatable.")]
 Seconds = Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two readings.")]
 _DIMENSIONS = {"topic": "topic", "destination": "destination_id", "tenant": "tenant_id", "code": "code"}
 _SHORTEST_INTERVAL = 0.1  # seconds
@@ -39,8 +37,8 @@ def tail(
     tenant: log_options.Tenants = None,
     event: log_options.Events = None,
     destination: log_options.Destinations = None,
-    destination_type: DestinationTypes = None,
-    status: Statuses = None,
+    destination_type: log_options.DestinationTypes = None,
+    status: log_options.Statuses = None,
     topic: log_options.Topics = None,
     last: Annotated[
         int, typer.Option("--last", metavar="N", parser=whole(0, 1000), help="Attempts to show at the start.")
@@ -116,8 +114,8 @@ def export(
     tenant: log_options.Tenants = None,
     event: log_options.Events = None,
     destination: log_options.Destinations = None,
-    destination_type: DestinationTypes = None,
-    status: Statuses = None,
+    destination_type: log_options.DestinationTypes = None,
+    status: log_options.Statuses = None,
     topic: log_options.Topics = None,
     since: log_options.Gte = None,
     until: log_options.Lte = None,

@@ -37,6 +37,8 @@ Tenants = Annotated[list[str] | None, typer.Option("--tenant", help="Only this t
 Tenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")]
 Events = Annotated[list[str] | None, typer.Option("--event", help="Only this event; repeatable.")]
 Destinations = Annotated[list[str] | None, typer.Option("--destination", help="Only this destination; repeatable.")]
+DestinationTypes = Annotated[list[str] | None, typer.Option("--type", help="Only this type; repeatable.")]
+Statuses = Annotated[list[str] | None, typer.Option("--status", help="success or failed; repeatable.")]
 Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; repeatable.")]
 Gte = Annotated[str | None, typer.Option("--since", help="At or after: 2026-03-10T12:00:00Z, or an age: 2h.")]
 Lte = Annotated[str | None, typer.Option("--until", help="At or before.")]
