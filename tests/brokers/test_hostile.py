@@ -123,7 +123,9 @@ async def test_a_reply_of_redis_to_another_command_acknowledges_nothing(
     replicas: int, xadd: bytes, wait: bytes
 ) -> None:
     async with served(_redis({b"XADD": [xadd], b"WAIT": [b":1\r\n", wait]})) as port:
-        options = redis_options(f"redis://127.0.0.1:{port}", wait_replicas=replicas, write_timeout=patience(5))
+        options = redis_options(
+            f"redis://127.0.0.1:{port}/0?protocol=2", wait_replicas=replicas, write_timeout=patience(5)
+        )
         publisher, sink, events = RedisPublisher(options), Collector(), [make_event("s")]
         await publisher.publish(events, sink)
         [outcome] = await asyncio.wait_for(sink.outcomes(events), patience(30))
