@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from relay.app.relay_identity import build_fleet
 from relay.core.backoff import RetryPolicy
-from relay.core.ports import OptionalParts
+from relay.core.optional_parts import OptionalParts
 from relay.engine.engine_options import EngineOptions
 from relay.outbox.outbox_options import LONGEST_STATEMENT, KeyOrder, PostgresOptions
 from relay.outbox.pausewatch import OutboxPauses

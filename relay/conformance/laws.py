@@ -28,7 +28,8 @@ from relay.conformance.waiting import eventually, patience, wait_until_async
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Acknowledged, OutcomeSink, Resolution
-from relay.core.ports import Publisher, Settled, Settlement
+from relay.core.ports import Publisher
+from relay.core.storage import Settled, Settlement
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
 from relay.engine.destination.several import SeveralPublishers

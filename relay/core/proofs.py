@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import OutcomeSink
-from relay.core.ports import Reaped
+from relay.core.storage import Reaped
 
 
 class LeasedRow(NamedTuple):

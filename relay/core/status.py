@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from relay.core.destination import DestinationCondition
-from relay.core.ports import Backlog
+from relay.core.storage import Backlog
 from relay.core.telemetry import RelayState
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from enum import IntEnum, StrEnum
 from typing import Protocol
 
-from relay.core.ports import Backlog
-from relay.core.upkeep import Upkeep
+from relay.core.storage import Backlog, Upkeep
 
 
 class RelayState(IntEnum):

@@ -11,7 +11,7 @@ from typing import Protocol
 from relay.core.errors import StorageError
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Outcome
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.core.tracecontext import TraceContext
 from relay.core.verdict import Verdict
 

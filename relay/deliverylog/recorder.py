@@ -26,9 +26,9 @@ from relay.core.blame import MOST_ALIKE
 from relay.core.durations import in_words
 from relay.core.errors import OutboxError
 from relay.core.event import EventId
+from relay.core.optional_parts import ReplayRecord
 from relay.core.outcome import Acknowledged
 from relay.core.recorder import SettledAttempt
-from relay.core.replays import ReplayRecord
 from relay.core.verdict import Release
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.interface import DeliveryLog

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Resolution
-from relay.core.ports import Settlement
 from relay.core.recorder import AttemptRecorder, SettledAttempt
+from relay.core.storage import Settlement
 from relay.core.verdict import DELIVER, Verdict
 
 

@@ -11,8 +11,7 @@ import asyncio
 import logging
 
 from relay.core.errors import StorageError, StorageTimeout
-from relay.core.ports import Backlog
-from relay.core.reading_share import SHARE
+from relay.core.storage import READING_SHARE, Backlog
 from relay.engine.context import EngineContext
 
 logger = logging.getLogger(__name__)
@@ -90,10 +89,10 @@ class BacklogSampler:
                 self._failed(error, self._clock() - started)
             took = self._clock() - started
             if full:
-                next_full = started + max(interval, took / SHARE)
+                next_full = started + max(interval, took / READING_SHARE)
             if started >= next_upkeep:
-                next_upkeep = started + max(_UPKEEP_SECONDS, await self._sample_upkeep() / SHARE)
-            await asyncio.sleep(interval if full else max(interval, took / SHARE))
+                next_upkeep = started + max(_UPKEEP_SECONDS, await self._sample_upkeep() / READING_SHARE)
+            await asyncio.sleep(interval if full else max(interval, took / READING_SHARE))
 
     def _failed(self, error: StorageError, seconds: float) -> None:
         self._telemetry.storage_op("stats", ok=False, seconds=seconds)

@@ -28,8 +28,8 @@ from typing import Final
 
 from relay.core.event import EventId, OutboxEvent, size_of
 from relay.core.outcome import Acknowledged, ConnectionCut, Resolution, TimedOut
-from relay.core.ports import Settlement
 from relay.core.recorder import AttemptRecorder
+from relay.core.storage import Settlement
 from relay.core.tracing import BatchTrace
 from relay.core.verdict import RELEASE, Bury, Deliver, Release, Retry, Verdict
 from relay.engine.attempts import Attempts

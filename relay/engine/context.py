@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from relay.core.ports import OutboxStorage, Publisher
+from relay.core.ports import Publisher
 from relay.core.recorder import AttemptRecorder
+from relay.core.storage import OutboxStorage
 from relay.core.telemetry import Telemetry
 from relay.core.tracing import Tracer
 from relay.engine.away import AwayDestinations

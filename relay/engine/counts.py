@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relay.core.event import OutboxEvent
-from relay.core.series import TypeCounts
+from relay.core.optional_parts import TypeCounts
 
 _OTHERS = ""
 _MOST_TYPES = 1_000  # that are counted apart until the next write

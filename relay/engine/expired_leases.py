@@ -22,8 +22,9 @@ from typing import NamedTuple, cast
 from relay.core.blame import quarters
 from relay.core.errors import BrokerUnreachable, StorageError
 from relay.core.event import EventId, Fence, OutboxEvent
-from relay.core.ports import Publisher, Reaped, Settlement
+from relay.core.ports import Publisher
 from relay.core.proofs import AskedStorage, Begun, ExpiredLeases, LeasedRow, ProofReader, Proofs
+from relay.core.storage import Reaped, Settlement
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relay.core.event import EventId, Fence, OutboxEvent
-from relay.core.ports import Settlement
 from relay.core.proofs import Begun
+from relay.core.storage import Settlement
 
 
 @dataclass(frozen=True, slots=True)

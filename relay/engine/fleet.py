@@ -15,8 +15,8 @@ from itertools import islice
 
 from relay.core.errors import SchemaError, StorageError
 from relay.core.heartbeats import HEARTBEAT, LIVING, heartbeat_reason
+from relay.core.optional_parts import Fleet, Heartbeat
 from relay.core.outside import shown
-from relay.core.ports import Fleet, Heartbeat
 from relay.core.telemetry import RelayState
 from relay.engine.context import EngineContext
 from relay.engine.expired_leases import proofs_of

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 from relay.core.clock import steady_seconds
 from relay.core.errors import StorageBusy, StorageError, StorageRefuses, StorageUnavailable
-from relay.core.ports import OutboxStorage
+from relay.core.storage import OutboxStorage
 from relay.core.telemetry import RelayState, Telemetry
 from relay.engine.waiting import Patience
 

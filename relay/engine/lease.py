@@ -24,7 +24,7 @@ from relay.core.backoff import reap_latest
 from relay.core.blame import MOST_ALIKE, Party, kept, quarters
 from relay.core.errors import StorageError
 from relay.core.event import EventId
-from relay.core.ports import Reaped, Renewal
+from relay.core.storage import Reaped, Renewal
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.expired_leases import Finder, proof_reader_of

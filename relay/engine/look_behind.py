@@ -1,6 +1,6 @@
 """Look behind the place where claims begin, a small part of the time, and wake the claims when something waits there.
 
-The storage decides where claims begin, what is looked at, and when again (``relay.core.ports.OutboxStorage.look``). A
+The storage decides where claims begin, what is looked at, and when again (``relay.core.storage.OutboxStorage.look``). A
 look that fails changes nothing: claims go on from where they began, and the next look is a second later. A database
 that is away is reported by what needs it.
 """
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from relay.core.errors import StorageError
-from relay.core.ports import Rest
+from relay.core.storage import Rest
 from relay.engine.context import EngineContext
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from relay.core.errors import SchemaError, StorageError
+from relay.core.optional_parts import Pauses
 from relay.core.pause import Pause, PauseScope
-from relay.core.ports import Pauses
 from relay.engine.context import EngineContext
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 A refused row fails the statement that it is in. Settle and renewal find it by sending the statement again in quarters.
 Claims and reaps name no rows: they are repeated with half of the limit, and with a limit of 1 the error says which row
 it is. That row is left out of later statements for a while, so that the rows behind it go on. From ``MOST_ALIKE`` such
-rows on, claims go past the next ones instead (``relay.core.ports.OutboxStorage.pass_over``).
+rows on, claims go past the next ones instead (``relay.core.storage.OutboxStorage.pass_over``).
 """
 
 from __future__ import annotations

@@ -32,8 +32,10 @@ from collections.abc import Callable, Coroutine
 
 from relay.core.clock import steady_seconds
 from relay.core.errors import ConfigError, OutboxError, SchemaError, StorageError
-from relay.core.ports import OptionalParts, OutboxStorage, Publisher, WakeUps
+from relay.core.optional_parts import OptionalParts, WakeUps
+from relay.core.ports import Publisher
 from relay.core.recorder import AttemptRecorder
+from relay.core.storage import OutboxStorage
 from relay.core.telemetry import Telemetry
 from relay.core.tracing import Tracer
 from relay.engine.backlog import BacklogSampler

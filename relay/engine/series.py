@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from relay.core.errors import SchemaError, StorageError
-from relay.core.series import MinuteSeries, TypeCounts
+from relay.core.optional_parts import MinuteSeries, TypeCounts
 from relay.engine.context import EngineContext
 
 logger = logging.getLogger(__name__)

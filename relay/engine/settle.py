@@ -30,7 +30,7 @@ from dataclasses import replace
 from relay.core.blame import Party, kept, quarters
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import EventId
-from relay.core.ports import Settled
+from relay.core.storage import Settled
 from relay.core.telemetry import EngineCounter
 from relay.engine.batch import Portion
 from relay.engine.context import EngineContext

@@ -20,7 +20,7 @@ from psycopg.errors import QueryCanceled
 from relay.core.event import EventId
 from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.core.places import Apart, Flow
-from relay.core.ports import Rest
+from relay.core.storage import Rest
 from relay.outbox.head import ClaimSpan, Head, Place, Thing
 from relay.outbox.pauses import read_for_claims
 from relay.outbox.waiting_rows import Look, Looks, Walk

@@ -1,4 +1,4 @@
-"""The pauses of an outbox as the relay reads them: ``relay.core.ports.Pauses`` on the optional table.
+"""The pauses of an outbox as the relay reads them: ``relay.core.optional_parts.Pauses`` on the optional table.
 
 It uses the storage's connection for what is quick. Whether the table is there comes with each ping. It needs SELECT on
 the table of ``sql/outbox/extensions/pause.sql``.

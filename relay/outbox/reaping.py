@@ -35,9 +35,8 @@ from typing import Any, Final
 from relay.core.blame import MOST_ALIKE, kept, quarters
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.event import EventId
-from relay.core.ports import Reaped
 from relay.core.proofs import ExpiredLeases, LeasedRow
-from relay.core.reading_share import SHARE
+from relay.core.storage import READING_SHARE, Reaped
 from relay.outbox.outbox_options import PostgresOptions
 from relay.outbox.times_ahead import MOST_ROWS, LeasesAhead
 from relay.postgres.codec import id_array
@@ -140,7 +139,7 @@ class Reaping:
             return await self._connection.run("reaping", work)
         finally:
             took = self._clock() - began
-            self._cheap, self._walk_at = took <= CHEAP, self._clock() + took / SHARE
+            self._cheap, self._walk_at = took <= CHEAP, self._clock() + took / READING_SHARE
 
     async def _read_rows(
         self, values: dict[str, Any], tags: Sequence[str], connection: Connection
@@ -197,7 +196,7 @@ class Reaping:
         try:
             return _sum(reaped, await self._walk(self._slow, values))
         except StorageTimeout:
-            self._walk_at = self._clock() + 60.0 / SHARE
+            self._walk_at = self._clock() + 60.0 / READING_SHARE
             return reaped
 
     async def _reap_page(self, values: dict[str, Any]) -> Reaped:
@@ -257,7 +256,7 @@ class Reaping:
         written = reaped.total
         # Rows that are written take their time, too: a reap that found many says nothing about the walk.
         self._cheap = took <= CHEAP if written < 10 else self._cheap
-        self._walk_at = self._clock() + (0.0 if written == values["limit"] else took / SHARE)
+        self._walk_at = self._clock() + (0.0 if written == values["limit"] else took / READING_SHARE)
         return reaped
 
     async def _reap(self, connection: DeadlineConnection, values: dict[str, Any], *tags: str) -> Reaped:

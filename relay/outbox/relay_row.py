@@ -1,4 +1,4 @@
-"""A relay's row in the list of the table's relays: ``relay.core.ports.Fleet`` on the optional table.
+"""A relay's row in the list of the table's relays: ``relay.core.optional_parts.Fleet`` on the optional table.
 
 It uses the connection of the storage that nothing else of the relay waits for, with a short deadline, and none while
 the table is missing: whether it is there comes with each ping. It needs SELECT, INSERT, UPDATE and DELETE on the table
@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 from relay.core.durations import in_words
 from relay.core.errors import ConfigError
 from relay.core.heartbeats import DESTINATION, FORGOTTEN, LIVING, ROUTES, CommonSettings, settings_that_differ
-from relay.core.ports import Heartbeat
+from relay.core.optional_parts import Heartbeat
 from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection, Work

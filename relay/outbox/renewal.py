@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId, Fence
-from relay.core.ports import Renewal
+from relay.core.storage import Renewal
 from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection, DeadlineConnection

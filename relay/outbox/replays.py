@@ -1,4 +1,4 @@
-"""The record of replays, read for the delivery log: ``relay.core.ports.ReplayRecord`` on the optional table.
+"""The record of replays, read for the delivery log: ``relay.core.optional_parts.ReplayRecord`` on the optional table.
 
 It is asked beside the relay's own work, over a connection of its own that is made when it is first needed, in the
 event loop that asks. It needs SELECT on the table of ``sql/outbox/extensions/replay_audit.sql``. It never raises: where

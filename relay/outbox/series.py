@@ -1,4 +1,4 @@
-"""A relay's counts in the minutes of its table: ``relay.core.series.MinuteSeries`` on the optional table.
+"""A relay's counts in the minutes of its table: ``relay.core.optional_parts.MinuteSeries`` on the optional table.
 
 It uses the storage's connection for what is quick, with a short deadline, and none while the table is missing: whether
 it is there comes with each ping. It needs SELECT, INSERT, UPDATE and DELETE on the table of
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from relay.core.series import TypeCounts
+from relay.core.optional_parts import TypeCounts
 from relay.outbox.extensions import SERIES, series_of
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection

@@ -11,7 +11,7 @@ from typing import Any, Final, LiteralString
 from psycopg import AsyncCursor
 
 from relay.core.event import EventId
-from relay.core.ports import Settled, Settlement
+from relay.core.storage import Settled, Settlement
 from relay.outbox.head import Place
 from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.codec import id_array, storable_text

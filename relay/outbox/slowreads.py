@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import Any, LiteralString
 
 from relay.core.errors import StorageTimeout
-from relay.core.ports import Backlog, Rest
-from relay.core.upkeep import Upkeep
+from relay.core.storage import Backlog, Rest, Upkeep
 from relay.outbox.horizon import HorizonReader
 from relay.outbox.left_out import PausedRows
 from relay.outbox.modewatch import ModeWatch

@@ -1,4 +1,4 @@
-"""The outbox in PostgreSQL: ``relay.core.ports.OutboxStorage`` over any table that meets the contract.
+"""The outbox in PostgreSQL: ``relay.core.storage.OutboxStorage`` over any table that meets the contract.
 
 The daemon (``relay.app.run``) wires it and the engine calls it. It needs SELECT on the table and UPDATE on eight of its
 columns (with ON_DELIVERED=delete also DELETE, with the extension fan-out also UPDATE on its column), no other right. It
@@ -28,9 +28,8 @@ from relay.core.durations import in_words
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence
 from relay.core.places import Flow
-from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
 from relay.core.proofs import ExpiredLeases, LeasedRow
-from relay.core.upkeep import Upkeep
+from relay.core.storage import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
 from relay.outbox.claiming import Claims
 from relay.outbox.connections import connections
 from relay.outbox.extensions import watched_tables

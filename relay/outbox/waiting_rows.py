@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from relay.core.ports import Rest
+from relay.core.storage import Rest
 from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, MARGIN, Head, Place, after
 
 SHARE: Final = 0.05

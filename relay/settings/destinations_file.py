@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
-from relay.core.toml import read_toml, unknown_key
 from relay.settings import combinations
 from relay.settings.destinations import DestinationVariables
 from relay.settings.settings import Settings
+from relay.settings.toml import read_toml, unknown_key
 from relay.settings.variables import NAMES
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")

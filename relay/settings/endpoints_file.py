@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 from relay.core.errors import ConfigError
 from relay.core.patterns import never_used
-from relay.core.toml import read_list
 from relay.routing.rules import PLAIN, Routes, Rule
 from relay.settings.destinations_file import read_destination, with_keys
 from relay.settings.settings import Settings
+from relay.settings.toml import read_list
 
 _KEYS: Final = {
     "events": "EVENTS",

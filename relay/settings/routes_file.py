@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from relay.core.errors import ConfigError
 from relay.core.patterns import never_used
-from relay.core.toml import read_list, unknown_key
 from relay.routing.rules import Rule, Target
 from relay.routing.template import Template, read_template
+from relay.settings.toml import read_list, unknown_key
 
 _KEYS: Final = ("type", "to", "drop", "via")
 _EXAMPLE: Final = 'write for example [[route]], type = "orders.*", to = "shop.{type}"'

@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from relay.core.clock import DatabaseClock
-from relay.core.ports import Backlog
+from relay.core.storage import Backlog, Upkeep
 from relay.core.telemetry import EngineCounter, RelayState
 from relay.core.tracecontext import TraceContext
-from relay.core.upkeep import Upkeep
 from relay.telemetry import catalogue as metrics
 from relay.telemetry.histogram import LATENCY_BOUNDS, SIZE_BOUNDS, ExemplarValue, Histogram
 from relay.telemetry.providers import Reading, Sample, by_label, single

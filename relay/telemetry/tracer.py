@@ -16,7 +16,7 @@ from relay.core.errors import StorageError
 from relay.core.event import EventId, OutboxEvent
 from relay.core.outcome import Away, Outcome, Unreachable
 from relay.core.outside import shown
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.core.tracecontext import TraceContext, sampled_parents, with_context
 from relay.core.verdict import Bury, Deliver, Release, Retry, Verdict
 

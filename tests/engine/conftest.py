@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from relay.core.backoff import RetryPolicy
-from relay.core.ports import OptionalParts
+from relay.core.optional_parts import OptionalParts
 from relay.engine.relay import Relay
 from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox

@@ -9,8 +9,8 @@ import pytest
 
 from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Permanent, Resolution, Transient
-from relay.core.ports import Settlement
 from relay.core.recorder import SettledAttempt
+from relay.core.storage import Settlement
 from relay.core.verdict import DELIVER, Bury, Retry
 from relay.engine.attempts import Attempts
 

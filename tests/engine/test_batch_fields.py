@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import relay.engine.batch
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.engine.batch import Batch, Portion
 from tests.support.paths import ROOT
 

@@ -13,8 +13,8 @@ import pytest
 from relay.core.errors import ConfigError, RowRefused, StorageUnavailable
 from relay.core.event import EventId
 from relay.core.heartbeats import HEARTBEAT, LIVING
+from relay.core.optional_parts import Heartbeat
 from relay.core.outcome import Away
-from relay.core.ports import Heartbeat
 from relay.engine.context import EngineContext
 from relay.engine.fleet import FleetWatch
 from relay.engine.pauses import PauseWatch

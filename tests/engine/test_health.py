@@ -16,9 +16,8 @@ from relay.core.errors import (
     StorageTimeout,
     StorageUnavailable,
 )
-from relay.core.ports import Backlog
-from relay.core.reading_share import SHARE
 from relay.core.status import Exposition
+from relay.core.storage import READING_SHARE, Backlog
 from relay.core.telemetry import RelayState
 from relay.engine.health import RelayHealth
 from relay.engine.status import RelayStatus
@@ -284,10 +283,10 @@ def test_a_count_that_passes_its_deadline_is_tried_again_later_and_the_lag_stays
 
     one.storage.backlog = slow  # type: ignore[method-assign]
     lags = one.telemetry.counts["oldest_due_age"]
-    one.run(14.0 / SHARE)
+    one.run(14.0 / READING_SHARE)
     assert tries == 1
     assert one.telemetry.counts["oldest_due_age"] - lags > 200  # each 2.5 s
-    one.run(2.0 / SHARE)
+    one.run(2.0 / READING_SHARE)
     assert tries == 2
     assert one.telemetry.states[states:] == []
 
@@ -301,10 +300,10 @@ def test_the_oldest_delivery_is_read_once_a_minute_and_no_fault_of_it_is_the_rel
     assert [round(age / 10) for age in ages[1:]] == [6, 12]
     states = len(one.telemetry.states)
     one.fail("upkeep", Fault.BUSY, Fault.AWAY, Fault.SILENT)
-    one.run(200.0 + 15.0 / SHARE)  # 15 s without an answer: ten minutes until the next one
+    one.run(200.0 + 15.0 / READING_SHARE)  # 15 s without an answer: ten minutes until the next one
     assert one.storage.failed["upkeep"] == 3
     assert one.telemetry.states[states:] == []
-    assert one.telemetry.oldest_delivered_ages[-1] > 200.0 + 15.0 / SHARE
+    assert one.telemetry.oldest_delivered_ages[-1] > 200.0 + 15.0 / READING_SHARE
 
 
 def test_readers_of_the_backlog_share_one_statement(engine: MakeEngine) -> None:

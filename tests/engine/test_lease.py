@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.event import EventId, Fence, Status
 from relay.core.outcome import ACKNOWLEDGED
-from relay.core.ports import Renewal, Settled, Settlement
+from relay.core.storage import Renewal, Settled, Settlement
 from relay.core.telemetry import RelayState
 from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_publisher import MemoryPublisher

@@ -10,8 +10,8 @@ import pytest
 
 from relay.core.errors import SchemaError, StorageUnavailable
 from relay.core.event import OutboxEvent
+from relay.core.optional_parts import TypeCounts
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, Transient
-from relay.core.series import TypeCounts
 from tests.support.doubles.virtual_relay import VirtualRelay
 
 

@@ -9,7 +9,7 @@ import pytest
 from relay.core.errors import StorageBusy
 from relay.core.event import Status
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, Transient
-from relay.core.ports import Settled, Settlement
+from relay.core.storage import Settled, Settlement
 from relay.core.telemetry import RelayState
 from tests.support.doubles.faulty_storage import Fault
 from tests.support.doubles.memory_storage import MemoryRow

@@ -15,7 +15,7 @@ import pytest
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence
-from relay.core.ports import OutboxStorage
+from relay.core.storage import OutboxStorage
 from relay.outbox.extensions import add_extension
 from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox

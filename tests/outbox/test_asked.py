@@ -9,8 +9,8 @@ import pytest
 
 from relay.core.errors import SchemaError
 from relay.core.event import EventId, Fence
-from relay.core.ports import Settlement
 from relay.core.proofs import LeasedRow
+from relay.core.storage import Settlement
 from relay.outbox.extensions import add_extension
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.outbox.admin.prune import PruneOptions, prune
 from relay.outbox.outbox_options import KeyOrder
 from relay.postgres.sql import TableName

@@ -9,7 +9,7 @@ import pytest
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import Claim, EventId, Fence
-from relay.core.ports import OutboxStorage, Reaped, Renewal, Settled, Settlement
+from relay.core.storage import OutboxStorage, Reaped, Renewal, Settled, Settlement
 from tests.outbox.harness import DELETED, LEASE, RETRY, StorageHarness, both_modes
 
 ANY_BYTES = 1 << 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.core.ports import Backlog, Settlement
+from relay.core.storage import Backlog, Settlement
 from tests.outbox.harness import StorageHarness
 from tests.outbox.test_conformance import claim_one
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.core.ports import Reaped, Settled, Settlement
+from relay.core.storage import Reaped, Settled, Settlement
 from tests.outbox.harness import DELETED, DELETING, LEASE, StorageHarness
 from tests.outbox.test_conformance import ANY_BYTES, claim_one, fence_of, ids
 

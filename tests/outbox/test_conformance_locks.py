@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relay.core.event import EventId, Fence
-from relay.core.ports import OutboxStorage, Reaped, Renewal, Settled, Settlement
+from relay.core.storage import OutboxStorage, Reaped, Renewal, Settled, Settlement
 from tests.outbox.harness import LEASE, StorageHarness, both_modes
 
 ANY_BYTES = 1 << 40

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from relay.core.event import EventId
-from relay.core.ports import OutboxStorage, Reaped, Settlement
+from relay.core.storage import OutboxStorage, Reaped, Settlement
 from relay.outbox.outbox_options import KeyOrder
 from tests.outbox.harness import IN_ORDER, LEASE, RETRY, StorageHarness
 from tests.outbox.test_conformance import ANY_BYTES, fence_of, ids

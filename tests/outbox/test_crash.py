@@ -13,7 +13,7 @@ import pytest
 
 from relay.core.errors import StorageError
 from relay.core.event import Claim
-from relay.core.ports import Settled, Settlement
+from relay.core.storage import Settled, Settlement
 from relay.localservers.postgres import PostgresServer
 from relay.outbox.extensions import add_extension
 from relay.outbox.outbox_options import KeyOrder

@@ -8,7 +8,7 @@ import pytest
 
 from relay.core.event import EventId
 from relay.core.finding import Level
-from relay.core.ports import OutboxStorage, Settled, Settlement
+from relay.core.storage import OutboxStorage, Settled, Settlement
 from relay.outbox.admin.outbox_check import check_storage
 from relay.outbox.extensions import add_extension
 from relay.outbox.outbox_options import KeyOrder

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from relay.core.event import Claim
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.outbox.extensions import add_extension
 from relay.outbox.floors import KeyFloors
 from relay.outbox.head import BEFORE_ALL

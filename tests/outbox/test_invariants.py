@@ -25,7 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence, Status
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.outbox.storage import PostgresOutbox
 from tests.outbox.transitions import ALLOWED, Transition
 from tests.support.fixtures.outbox import Outbox

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay.core.event import Claim
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.outbox.extensions import add_extension
 from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox

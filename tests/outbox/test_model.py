@@ -18,7 +18,7 @@ import pytest
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Fence
-from relay.core.ports import OutboxStorage, Settlement
+from relay.core.storage import OutboxStorage, Settlement
 from relay.outbox.outbox_options import KeyOrder
 from tests.outbox.harness import DELETED, MemoryHarness, PostgresHarness, StorageHarness
 from tests.support.fixtures.outbox import Outbox

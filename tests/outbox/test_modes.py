@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from relay.core.finding import Finding, Level
-from relay.core.ports import OutboxStorage, Settlement
+from relay.core.storage import OutboxStorage, Settlement
 from relay.outbox.admin.connection import operating
 from relay.outbox.admin.modes import mode_finding
 from relay.postgres.sql import TableName

@@ -10,7 +10,7 @@ import pytest
 
 from relay.core.errors import StorageUnavailable
 from relay.core.event import EventId
-from relay.core.ports import Reaped, Settlement
+from relay.core.storage import Reaped, Settlement
 from relay.outbox.extensions import add_extension
 from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.payloads import INLINE_BYTES, Appetite

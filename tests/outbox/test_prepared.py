@@ -9,7 +9,7 @@ import pytest
 
 from relay.core.errors import StorageError
 from relay.core.event import Claim
-from relay.core.ports import Settled, Settlement
+from relay.core.storage import Settled, Settlement
 from relay.outbox.extensions import add_extension
 from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.storage import PostgresOutbox

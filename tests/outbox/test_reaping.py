@@ -8,8 +8,7 @@ import pytest
 
 from relay.core.errors import RowRefused
 from relay.core.event import EventId
-from relay.core.ports import Reaped
-from relay.core.reading_share import SHARE
+from relay.core.storage import READING_SHARE, Reaped
 from relay.outbox.reaping import Reaping
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import DeadlineConnection, Generation
@@ -84,7 +83,7 @@ async def test_a_lease_behind_the_head_is_reclaimed_by_the_next_walk_over_all(
     await make_dear(reaping, clock)
     expired(outbox, 3600.0)
     assert await reap(reaping) == 0
-    clock.now += 10.0 / SHARE + 1.0
+    clock.now += 10.0 / READING_SHARE + 1.0
     assert await reap(reaping) == 1
 
 
@@ -96,7 +95,7 @@ async def test_a_locked_lease_that_a_reap_went_past_is_reclaimed(
         connection.execute("SELECT 1 FROM openoutbox_events FOR UPDATE")
         await make_dear(reaping, clock)
     assert await reap(reaping) == 0
-    clock.now += 10.0 / SHARE + 1.0
+    clock.now += 10.0 / READING_SHARE + 1.0
     assert await reap(reaping) == 1
 
 
@@ -105,7 +104,7 @@ async def test_more_leases_behind_the_head_than_one_reap_takes_are_reclaimed_wit
 ) -> None:
     await make_dear(reaping, clock)
     expired(outbox, 3600.0, 25)
-    clock.now += 10.0 / SHARE + 1.0
+    clock.now += 10.0 / READING_SHARE + 1.0
     assert [await reap(reaping, 10) for _ in range(3)] == [10, 10, 5]
 
 

@@ -11,7 +11,7 @@ import pytest
 from relay.core.blame import KEPT
 from relay.core.errors import RowRefused, StorageError
 from relay.core.event import EventId
-from relay.core.ports import Reaped, Settled, Settlement
+from relay.core.storage import Reaped, Settled, Settlement
 from relay.outbox.admin import prune as pruning
 from relay.outbox.admin.prune import Pruned, PruneOptions, prune
 from relay.outbox.admin.replay import Replayed, ReplayOptions, replay

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from relay.core.errors import ConfigError, SchemaError
-from relay.core.ports import Heartbeat
+from relay.core.optional_parts import Heartbeat
 from relay.outbox.admin.relays import RelaySetting, list_relays, list_settings
 from relay.outbox.extensions import add_extension
 from relay.outbox.relay_row import OutboxFleet, RelayIdentity

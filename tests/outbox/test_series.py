@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from relay.core.errors import SchemaError
-from relay.core.series import TypeCounts
+from relay.core.optional_parts import TypeCounts
 from relay.outbox.admin.series import SeriesPoint, read_series
 from relay.outbox.extensions import add_extension
 from relay.outbox.series import RETENTION, OutboxSeries

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from relay.core.errors import OutboxError
 from relay.core.finding import Level
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.outbox.admin.outbox_check import check_storage
 from relay.outbox.extensions import add_extension
 from relay.outbox.migrate import migrate, plan

@@ -11,7 +11,7 @@ import pytest
 
 from relay.core.errors import SchemaError, StorageBusy, StorageError, StorageUnavailable
 from relay.core.event import EventId, Fence
-from relay.core.ports import Reaped, Settled, Settlement
+from relay.core.storage import Reaped, Settled, Settlement
 from relay.outbox.storage import PostgresOutbox
 from relay.outbox.table_check import WRITTEN
 from relay.postgres.sql import TableName

@@ -13,8 +13,8 @@ import pytest
 
 from relay.core.destination import DestinationCondition
 from relay.core.errors import ConfigError
-from relay.core.ports import Backlog
 from relay.core.status import Exposition, Health, Readiness, Stats
+from relay.core.storage import Backlog
 from relay.core.telemetry import RelayState
 from relay.server import ServerOptions, StatusServer
 from relay.server.routes import application

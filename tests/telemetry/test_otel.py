@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="needs the extra otel")
 
-from relay.core.ports import Backlog
+from relay.core.storage import Backlog
 from relay.core.telemetry import EngineCounter
 from relay.telemetry.export import start_export
 from relay.telemetry.measurements import Measurements

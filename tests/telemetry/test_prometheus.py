@@ -10,10 +10,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from relay.core.clock import steady_seconds
-from relay.core.ports import Backlog
+from relay.core.storage import Backlog, Upkeep
 from relay.core.telemetry import EngineCounter, RelayState, Telemetry
 from relay.core.tracecontext import TraceContext
-from relay.core.upkeep import Upkeep
 from relay.telemetry.catalogue import CATALOGUE, COUNTED, DESTINATION_AWAY, Section
 from relay.telemetry.histogram import Histogram
 from relay.telemetry.measurements import Measurements

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from relay.core.event import EventId, Fence, OutboxEvent
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.core.tracecontext import TraceContext, sampled_parent
 from relay.telemetry.tracer import Span, SpanTracer, TracedSystems
 

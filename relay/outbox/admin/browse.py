@@ -10,7 +10,7 @@ from uuid import UUID
 
 from relay.core.event import Status
 from relay.core.pause import Pause, PauseScope
-from relay.core.ports import Backlog
+from relay.core.storage import Backlog
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
 from relay.outbox.head import EVERYWHERE
 from relay.postgres.sql import TableName

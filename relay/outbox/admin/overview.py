@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from relay.core.errors import SchemaError
-from relay.core.ports import Backlog
+from relay.core.storage import Backlog
 from relay.outbox.admin.browse import Figures, read_figures
 from relay.outbox.admin.connection import Connection, Moment, rows
 from relay.outbox.admin.explain import read_ahead

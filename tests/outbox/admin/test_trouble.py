@@ -10,7 +10,7 @@ import pytest
 
 from relay.core.durations import span
 from relay.core.pause import EVERYTHING, Pause, PauseScope, PauseTarget
-from relay.core.ports import Backlog
+from relay.core.storage import Backlog
 from relay.outbox.admin.browse import Figures
 from relay.outbox.admin.held import HeldEvents
 from relay.outbox.admin.overview import ConnectedRelay, Overview, TypeCount

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from relay.core.event import EventId, Fence, Status
-from relay.core.ports import Reaped
 from relay.core.proofs import ExpiredLeases, LeasedRow
+from relay.core.storage import Reaped
 from tests.support.doubles.memory_storage import MemoryOutbox
 
 

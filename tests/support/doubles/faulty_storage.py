@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from relay.core.errors import StorageBusy, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, Status
-from relay.core.ports import Backlog, Reaped, Renewal, Settled, Settlement
-from relay.core.upkeep import Upkeep
+from relay.core.storage import Backlog, Reaped, Renewal, Settled, Settlement, Upkeep
 from tests.support.doubles.memory_storage import MemoryOutbox, MemoryTable
 from tests.support.virtual_time import virtual_sleep
 

@@ -22,8 +22,7 @@ from relay.core.errors import RowRefused
 from relay.core.event import Claim, EventId, Fence, OutboxEvent, Status
 from relay.core.pause import Pause
 from relay.core.places import Flow
-from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
-from relay.core.upkeep import Upkeep
+from relay.core.storage import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
 from relay.outbox.outbox_options import KeyOrder
 from tests.support.apart import is_left_out
 from tests.support.options import retry_policy

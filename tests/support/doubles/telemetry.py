@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from relay.core.ports import Backlog
+from relay.core.storage import Backlog, Upkeep
 from relay.core.telemetry import EngineCounter, RelayState
-from relay.core.upkeep import Upkeep
 
 
 class MemoryTelemetry:

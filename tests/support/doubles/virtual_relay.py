@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from relay.core.backoff import RetryPolicy
 from relay.core.event import EventId, Status
-from relay.core.ports import Fleet, OptionalParts, WakeUps
+from relay.core.optional_parts import Fleet, MinuteSeries, OptionalParts, WakeUps
 from relay.core.recorder import AttemptRecorder
-from relay.core.series import MinuteSeries
 from relay.core.tracing import Tracer
 from relay.engine.relay import Relay
 from relay.outbox.outbox_options import KeyOrder

@@ -216,7 +216,7 @@ ROUTING: Final = (
     ),
     Mutant(
         "names are forgotten when a settle is sent again",
-        "relay/core/ports.py",
+        "relay/core/storage.py",
         "        self.acknowledged |= earlier.acknowledged\n",
         "",
         (f"{_ENGINE}::test_names_outlive_a_settle_that_fails",),

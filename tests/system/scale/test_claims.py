@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.outbox.storage import PostgresOutbox
 from tests.support.fixtures.outbox import Outbox
 from tests.support.options import storage_options

@@ -16,8 +16,7 @@ from relay.core.backoff import RetryPolicy
 from relay.core.errors import StorageBusy, StorageError, StorageTimeout, StorageUnavailable
 from relay.core.event import Claim, EventId, Fence, Status
 from relay.core.places import Flow
-from relay.core.ports import Backlog, Reaped, Renewal, Rest, Settled, Settlement
-from relay.core.upkeep import Upkeep
+from relay.core.storage import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
 from relay.outbox.head import BEFORE_ALL
 from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.payloads import Appetite, PayloadReader

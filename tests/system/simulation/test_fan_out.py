@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relay.core.ports import Settlement
+from relay.core.storage import Settlement
 from relay.engine.away import AwayDestinations
 from tests.system.simulation.fan_out import AtAudit, FanOutWorld, draw_fan_out
 from tests.system.simulation.faults import BrokerAway

@@ -8,7 +8,8 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from relay.core.ports import OptionalParts, Publisher
+from relay.core.optional_parts import OptionalParts
+from relay.core.ports import Publisher
 from relay.core.status import Exposition
 from relay.engine.engine_options import EngineOptions
 from relay.engine.relay import Relay
