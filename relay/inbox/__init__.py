@@ -1,1 +1,5 @@
-"""The operator's side of a consumer's inbox: create its table, delete old marks, count. Consumers use openoutbox."""
+"""The operator's side of a consumer's inbox, for ``relay-cli inbox`` and the console. Consumers use openoutbox.
+
+``table`` creates it, under any name (the DDL is the client's, ``openoutbox/sql/inbox``), and opens it for the others.
+``prune`` deletes old marks, ``stats`` counts, ``letters`` are the dead letters, ``grants`` the rights of each role.
+"""

@@ -6,6 +6,7 @@ Measured on Linux with its default limits and a client that reads nothing: a bac
 connection with the segment size of Ethernet, of 6.5 MiB once 200 KB had been read over it; on loopback of 4 MiB.
 Therefore ``INLINE_BYTES`` is 640 KiB. Larger claims commit without payloads, which plain SELECTs read afterwards:
 they lock nothing, and each piece has the deadline of a statement, so what counts is progress, not the size of a claim.
+What is not read in time, or is damaged, is ``Claim.unread``: the engine releases it.
 
 ``Appetite`` adapts to a slow link: a claim or read that takes too long makes the next ones ask for less. On a link so
 slow that half a MiB takes a good part of LEASE_TIMEOUT no deadline says so, because bytes arrive all the time: the pace
