@@ -3,9 +3,12 @@
 -- not use the object's schema; for a named role the object is named with its schema and looked up in the catalog, which
 -- needs no right on the schema. Every statement also has the parameter role.
 
--- name: table
--- A right on a table. Parameters: object (quoted as in SQL), privilege.
-SELECT HAS_TABLE_PRIVILEGE(
+-- name: relation
+-- A right on a table, on a column of one or on a sequence. Tags: table, column or sequence.
+-- Parameters: object (quoted as in SQL), privilege; name of the column.
+SELECT HAS_TABLE_PRIVILEGE( --? table
+    -- SELECT HAS_COLUMN_PRIVILEGE( --? column
+    -- SELECT HAS_SEQUENCE_PRIVILEGE( --? sequence
     COALESCE(%(role)s::name, CURRENT_USER),
     CASE
         WHEN %(role)s::name IS NULL THEN TO_REGCLASS(%(object)s::text)::oid
@@ -15,22 +18,7 @@ SELECT HAS_TABLE_PRIVILEGE(
             WHERE ARRAY[namespace.nspname::text, relation.relname::text] = PARSE_IDENT(%(object)s::text)
         )
     END,
-    %(privilege)s::text
-);
-
--- name: column
--- A right on a column of a table. Parameters: object (quoted), name of the column, privilege.
-SELECT HAS_COLUMN_PRIVILEGE(
-    COALESCE(%(role)s::name, CURRENT_USER),
-    CASE
-        WHEN %(role)s::name IS NULL THEN TO_REGCLASS(%(object)s::text)::oid
-        ELSE (
-            SELECT relation.oid FROM pg_catalog.pg_class AS relation
-            INNER JOIN pg_catalog.pg_namespace AS namespace ON relation.relnamespace = namespace.oid
-            WHERE ARRAY[namespace.nspname::text, relation.relname::text] = PARSE_IDENT(%(object)s::text)
-        )
-    END,
-    %(name)s::text,
+    -- %(name)s::text, --? column
     %(privilege)s::text
 );
 
@@ -54,21 +42,6 @@ SELECT HAS_FUNCTION_PRIVILEGE(
                 = PARSE_IDENT(SPLIT_PART(%(object)s::text, '(', 1))
                 AND ARRAY(SELECT UNNEST(called.proargtypes))
                 = STRING_TO_ARRAY(RTRIM(SPLIT_PART(%(object)s::text, '(', 2), ')'), ',')::regtype[]::oid[]
-        )
-    END,
-    %(privilege)s::text
-);
-
--- name: sequence
--- A right on a sequence. Parameters: object (quoted), privilege.
-SELECT HAS_SEQUENCE_PRIVILEGE(
-    COALESCE(%(role)s::name, CURRENT_USER),
-    CASE
-        WHEN %(role)s::name IS NULL THEN TO_REGCLASS(%(object)s::text)::oid
-        ELSE (
-            SELECT relation.oid FROM pg_catalog.pg_class AS relation
-            INNER JOIN pg_catalog.pg_namespace AS namespace ON relation.relnamespace = namespace.oid
-            WHERE ARRAY[namespace.nspname::text, relation.relname::text] = PARSE_IDENT(%(object)s::text)
         )
     END,
     %(privilege)s::text

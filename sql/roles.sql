@@ -3,7 +3,7 @@
 -- name: runner
 -- Who runs it: catalog only, locks nothing. Parameters: owner (the role that is to own all), setting (the membership
 -- that lets it act as that: SET, before PostgreSQL 16 MEMBER).
--- Result: this role, whether it already acts as the owner, the database.
+-- Result: this role, whether it already acts as the owner.
 SELECT
     CURRENT_USER::text,
     COALESCE(
@@ -12,8 +12,7 @@ SELECT
             FROM pg_catalog.pg_roles WHERE rolname = %(owner)s::text
         ),
         (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = CURRENT_USER)
-    ),
-    CURRENT_DATABASE()::text;
+    );
 
 -- name: existing
 -- Which of some roles the server has: catalog only, locks nothing. Parameters: names.

@@ -100,9 +100,11 @@ def retry(
 
     Example: relay-cli inbox retry billing
     """
-    from relay.inbox.letters import retry_letters
+    from relay.inbox.letters import changing_letters, retry_letters
 
-    count = retry_letters(*location(context, storage_url, table), consumer, event_id)
+    url, inbox = location(context, storage_url, table)
+    with changing_letters(url, inbox, "marking dead letters") as connection:
+        count = retry_letters(connection, inbox, consumer, event_id)
     if event_id is not None and not count:
         raise _none(consumer, event_id)
     print_json({"retried": count}) if as_json else say(f"{plural(count, 'dead letter')} will be tried again")
@@ -124,9 +126,12 @@ def skip(
 
     Example: relay-cli inbox skip billing 0190b0a0-0000-7000-8000-000000000001
     """
-    from relay.inbox.letters import skip_letter
+    from relay.inbox.letters import changing_letters, skip_letter
 
-    if not skip_letter(*location(context, storage_url, table), consumer, event_id):
+    url, inbox = location(context, storage_url, table)
+    with changing_letters(url, inbox, "skipping a dead letter") as connection:
+        skipped = skip_letter(connection, inbox, consumer, event_id)
+    if not skipped:
         raise _none(consumer, event_id)
     print_json({"skipped": 1}) if as_json else say(f"skipped {one_line(event_id)}")
 

@@ -35,17 +35,13 @@ def command(
 
     Example: relay-cli resume --type user.signup
     """
-    from relay.outbox.admin.pause import list_pauses, resume, resume_all
+    from relay.outbox.admin.pause import list_pauses, resume
 
     if every and (event_type is not None or prefix is not None):
         raise typer.BadParameter("give --all, --type or --prefix, not several")
     location = outbox_of(context, storage_url, table)
     target = target_of(event_type, prefix)
-    if every:
-        ended = resume_all(*location)
-    else:
-        one = resume(*location, target)
-        ended = [] if one is None else [one]
+    ended = resume(*location, None if every else target)
     rest = list_pauses(*location)
     if as_json:
         answer = {"resumed": [pause_answer(one) for one in ended], "pauses": [pause_answer(one) for one in rest]}

@@ -20,7 +20,6 @@ from relay.outbox.admin.pause import (
     list_pauses,
     pause_within,
     pausing,
-    resume_all_within,
     resume_within,
 )
 from relay.outbox.admin.relays import FleetMember, RelaySettings, list_relays, list_settings
@@ -84,7 +83,7 @@ def end_pause(console: Console, target: PauseTarget, request: Request) -> Change
             "resume",
             _described(target),
             request,
-            lambda connection: int(resume_within(connection, console.table, target) is not None),
+            lambda connection: len(resume_within(connection, console.table, target)),
         )
 
 
@@ -95,7 +94,7 @@ def end_every_pause(console: Console, request: Request) -> Change:
         "resume",
         {"pauses": "every"},
         request,
-        lambda connection: len(resume_all_within(connection, console.table)),
+        lambda connection: len(resume_within(connection, console.table, None)),
     )
 
 

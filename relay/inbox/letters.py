@@ -72,7 +72,7 @@ def show_letter(url: str, table: TableName, consumer: str, event_id: str) -> Sho
 
 @contextmanager
 def changing_letters(url: str, table: TableName, doing: str) -> Iterator[Connection]:
-    """One short transaction for ``retry_within`` or ``skip_within``, which a record of the change can share.
+    """One short transaction for ``retry_letters`` or ``skip_letter``, which a record of the change can share.
 
     Needs SELECT, UPDATE and DELETE on the table of the tries, to skip INSERT on the inbox, too.
     """
@@ -80,17 +80,11 @@ def changing_letters(url: str, table: TableName, doing: str) -> Iterator[Connect
         yield connection
 
 
-def retry_letters(url: str, table: TableName, consumer: str, event_id: str | None) -> int:
+def retry_letters(connection: Connection, table: TableName, consumer: str, event_id: str | None) -> int:
     """Mark one dead letter of a consumer, or all, for ``openoutbox.inbox.retries``; how many.
 
-    Raises RowRefused, and marks none, where a trigger keeps one as it was.
+    In a transaction of ``changing_letters``. Raises RowRefused, and marks none, where a trigger keeps one as it was.
     """
-    with changing_letters(url, table, "marking dead letters") as connection:
-        return retry_within(connection, table, consumer, event_id)
-
-
-def retry_within(connection: Connection, table: TableName, consumer: str, event_id: str | None) -> int:
-    """As ``retry_letters``, in a transaction of ``changing_letters``."""
     values = {"consumer": consumer, "event_id": None if event_id is None else canonical_id(event_id)}
     [(chosen, marked)] = rows(connection, "inbox/letters:retry", table, values)
     if marked < chosen:
@@ -98,17 +92,11 @@ def retry_within(connection: Connection, table: TableName, consumer: str, event_
     return int(marked)
 
 
-def skip_letter(url: str, table: TableName, consumer: str, event_id: str) -> bool:
-    """Delete one and mark its event as handled; whether there was one. Needs INSERT on the inbox, too.
+def skip_letter(connection: Connection, table: TableName, consumer: str, event_id: str) -> bool:
+    """Delete one and mark its event as handled; whether there was one.
 
-    Raises RowRefused where a trigger keeps it.
+    In a transaction of ``changing_letters``; needs INSERT on the inbox. Raises RowRefused where a trigger keeps it.
     """
-    with changing_letters(url, table, "skipping a dead letter") as connection:
-        return skip_within(connection, table, consumer, event_id)
-
-
-def skip_within(connection: Connection, table: TableName, consumer: str, event_id: str) -> bool:
-    """As ``skip_letter``, in a transaction of ``changing_letters``."""
     values = {"consumer": consumer, "event_id": canonical_id(event_id)}
     skipped = bool(rows(connection, "inbox/letters:skip", table, values))
     if not skipped and rows(connection, "inbox/letters:show", table, values):

@@ -1,6 +1,8 @@
 """The optional parts of the schema under ``outbox/extensions``, here and in the client: made on request, never needed.
 
-Each is a file: one script, or named statements that are applied in their order, each in a transaction of its own.
+Each is a file: one script, or named statements that are applied in their order, each in a transaction of its own. A
+further one is a file; where it makes a table, also that table's name in ``openoutbox.names``, its rights in
+``sql/outbox/grants.sql``, and what ``sql/outbox/migrate.sql:extension_state`` sees of it.
 """
 
 from __future__ import annotations
@@ -84,11 +86,6 @@ def relays_of(table: TableName) -> TableName:
 def pauses_of(table: TableName) -> TableName:
     """The pauses of an outbox."""
     return tables_beside(table)[PAUSES]
-
-
-def series_of(table: TableName) -> TableName:
-    """What the relays of an outbox did, minute by minute."""
-    return tables_beside(table)[SERIES]
 
 
 def watched_tables(table: TableName) -> dict[str, str]:

@@ -1,5 +1,8 @@
 """Reclaim expired leases, from where the last reap ended on, so that leases that ended before cost a reap nothing.
 
+Each is a failed attempt: the statement (``sql/outbox/lease.sql:reap``) makes its event PENDING with the backoff, or
+DEAD once its attempts are used up.
+
 Each claim, renewal and settle leaves a dead entry in the index of leases, and vacuum removes none of them while a
 transaction of another session is open from before. As for claims (``relay.outbox.head``) a reap begins at a head: the
 time of lease before which the last one has left no expired lease. What may be behind it:
@@ -13,8 +16,8 @@ time of lease before which the last one has left no expired lease. What may be b
 A walk over all is every reap while it is cheap (``CHEAP``): then there is no head. Where it is not, it is made after
 the reap from the head, over the connection of the slow reads, for a fortieth of the time: a lease behind the head is
 reclaimed after at most 40 walks and one interval of the reaper. A walk that is cut off at its deadline says nothing
-about the database, and is tried again later. Leases ahead of the clock, or without a
-time, expire by ``relay.outbox.times_ahead``.
+about the database, and is tried again later. Leases ahead of the clock, or without a time, expire by
+``relay.outbox.times_ahead``.
 
 Where ``MOST_ALIKE`` rows are left out by their ids, and the database refuses more, each call takes one page of the
 expired leases instead, and tries it in quarters down to single rows: so good leases among any number of refused ones

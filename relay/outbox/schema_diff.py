@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from relay.core.event import Status
 from relay.outbox.schema import CHECK_NAME, COLUMNS, INDEXES, Column
 
-_STATUSES: Final = frozenset({"PENDING", "DELIVERING", "DELIVERED", "DEAD"})
 _LITERAL: Final = re.compile(r"'([^']*)'")
 _STORAGE_OPTIONS: Final = re.compile(r" WITH \([^)]*\)")
 _NOW_SPELLINGS: Final = frozenset({"CURRENT_TIMESTAMP", "transaction_timestamp()"})
@@ -77,7 +77,7 @@ def constraint_differences(constraints: Sequence[FoundConstraint]) -> list[str]:
     allowed = [
         set(_LITERAL.findall(one.definition)) for one in constraints if one.name == CHECK_NAME and one.kind == "c"
     ]
-    if allowed != [set(_STATUSES)]:
+    if allowed != [set(Status)]:
         faults.append(
             f"constraint {CHECK_NAME} is {'another one' if allowed else 'missing'}: it must be "
             "CHECK (status IN ('PENDING', 'DELIVERING', 'DELIVERED', 'DEAD'))"

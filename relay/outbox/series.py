@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from openoutbox.schema import tables_beside
 from relay.core.optional_parts import TypeCounts
-from relay.outbox.extensions import SERIES, series_of
+from relay.outbox.extensions import SERIES
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection
 from relay.postgres.grants import THE_USER, granting, rights_text
@@ -29,7 +30,7 @@ class OutboxSeries:
 
     def __init__(self, storage: PostgresOutbox, table: TableName) -> None:
         self._storage = storage
-        self._place = series_of(table)
+        self._place = tables_beside(table)[SERIES]
         self._sql = statement("outbox/series:add", table, {SERIES: self._place})
 
     async def add(self, counts: Sequence[TypeCounts], lag: float, gathered: float) -> float | None:

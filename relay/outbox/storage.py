@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, LiteralString, NamedTuple
+from typing import Any, NamedTuple
 
 from relay.core.clock import DatabaseClock
 from relay.core.durations import in_words
@@ -41,7 +41,7 @@ from relay.outbox.renewal import Renewer
 from relay.outbox.settling import SettleStatements
 from relay.outbox.slowreads import SlowReads
 from relay.outbox.table_check import NOT_RECORDED, OLDEST_POSTGRESQL, check_table
-from relay.postgres.connect import Connection, DeadlineConnection, Generation
+from relay.postgres.connect import Connection, Generation
 from relay.postgres.sql import statement
 from relay.postgres.url import SECONDS_PER_HOST, connection_parameters, hosts
 
@@ -262,34 +262,19 @@ class PostgresOutbox:
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""
         over = self._spare if self._housekeeping.busy else self._housekeeping
+
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(self._ping, self._beside)
+            return await cursor.fetchall()
+
         try:
-            answer = await self._one_row("pinging the database", self._ping, self._beside, over)
+            [(read_only, *beside)] = await over.run("pinging the database", work, self._ping_deadline)
         finally:
             await self._spare.close()
-        read_only, *beside = answer
         self.extensions = Extensions(*beside)
         if read_only:
             self._generation.advance()
             raise StorageUnavailable(
                 "the server refuses writes: it is a standby, or default_transaction_read_only is on"
             )
-
-    async def _one_row(
-        self,
-        doing: str,
-        sql: LiteralString,
-        parameters: dict[str, Any] | None = None,
-        over: DeadlineConnection | None = None,
-    ) -> tuple[Any, ...]:
-        """The row of a statement; with ``over`` it is a ping, with a ping's deadline."""
-
-        async def work(connection: Connection) -> tuple[Any, ...] | None:
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(sql, parameters or {})
-            return await cursor.fetchone()
-
-        deadline = None if over is None else self._ping_deadline
-        row = await (over or self._housekeeping).run(doing, work, deadline)
-        if row is None:
-            raise SchemaError(f"{doing}: the statement returned no row")
-        return row

@@ -11,27 +11,12 @@ from collections.abc import Container
 from typing import Final
 
 from relay.core.errors import SchemaError
+from relay.outbox.schema import COLUMNS
 from relay.postgres.connect import Connection
 from relay.postgres.errors import USAGE
 from relay.postgres.grants import NO_PRIVILEGE, THE_USER, grant_on, rights_text
 from relay.postgres.sql import TableName, quote_identifier, statement
 
-COLUMNS: Final = (
-    "event_id",
-    "event_type",
-    "partition_key",
-    "payload",
-    "headers",
-    "status",
-    "attempts",
-    "last_error",
-    "available_at",
-    "locked_by",
-    "locked_at",
-    "delivered_at",
-    "created_at",
-    "updated_at",
-)
 OLDEST_POSTGRESQL: Final = 15
 """As docs/reference/stability.md says."""
 ORDER_COLUMN: Final = "insertion_order"
@@ -107,7 +92,7 @@ def creation(table: TableName) -> str:
 
 def refuse_missing(columns: Container[str], table: TableName) -> None:
     """Raise SchemaError for a table that is not an outbox: a column of the contract's is not there."""
-    missing = [name for name in COLUMNS if name not in columns]
+    missing = [column.name for column in COLUMNS if column.name not in columns]
     if missing:
         raise SchemaError(
             f"table {table} lacks the column{'s' if missing[1:] else ''} {', '.join(missing)}; "

@@ -158,12 +158,12 @@ def _schema_remedy(message: str, hint: str) -> str:
 
 
 @contextmanager
-def translating(doing: str = "", *, schema_hint: str = "") -> Iterator[None]:
+def translating(doing: str = "") -> Iterator[None]:
     """Let the driver's errors from inside leave as ``classify`` says."""
     try:
         yield
     except psycopg.Error as error:
-        raise classify(error, doing, schema_hint=schema_hint) from error
+        raise classify(error, doing) from error
 
 
 def wants_new_connections(error: psycopg.Error) -> bool:

@@ -92,9 +92,10 @@ def bare(sql: str) -> str:
 def holding(connection: SyncConnection, right: Right, role: str | None = None) -> Holding:
     """Whether a role, or else the connection's user, holds ``right``. In autocommit mode. Raises psycopg.Error."""
     kind = "column" if right.column else "function" if right.kind == "procedure" else right.kind
+    name, tags = ("relation", (kind,)) if kind in {"table", "column", "sequence"} else (kind, ())
     parameters = {"object": right.object, "privilege": right.privilege, "name": right.column, "role": role}
     try:
-        row = connection.execute(statement(f"rights:{kind}"), parameters).fetchone()
+        row = connection.execute(statement(f"rights:{name}", tags=tags), parameters).fetchone()
     except psycopg.errors.InsufficientPrivilege:  # on the schema
         return Holding.NO
     except psycopg.errors.UndefinedColumn:

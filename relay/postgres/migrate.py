@@ -40,7 +40,7 @@ def migrate(
     right, which raises SchemaError.
     """
     applied: list[Migration] = []
-    report = on_step or _ignore
+    report = on_step or (lambda _: None)
 
     def answer(item: Item) -> Rows:
         if isinstance(item, float):
@@ -83,7 +83,3 @@ def _naming_the_right(connection: Connection | SyncConnection, schema: Schema) -
         yield
     except psycopg.errors.InsufficientPrivilege as error:
         raise classify(error, schema.doing, schema_hint=schema.remedy(connection.info.user)) from error
-
-
-def _ignore(_migration: Migration) -> None:
-    pass

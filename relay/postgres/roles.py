@@ -115,7 +115,7 @@ def plan(connection: SyncConnection, wanted: WantedRoles) -> RolesPlan:
         return _Planner(connection, wanted).plan()
 
 
-def apply(connection: SyncConnection, wanted: WantedRoles, report: Callable[[str], None] | None = None) -> RolesPlan:
+def apply(connection: SyncConnection, wanted: WantedRoles, report: Callable[[str], None] = lambda _: None) -> RolesPlan:
     """Do what this user may, and return what is left. ``report`` receives each statement that has taken effect.
 
     Raises StorageBusy, to be run again, where a table stays locked by others for ``LOCK_TIMEOUT`` seconds.
@@ -130,7 +130,7 @@ def apply(connection: SyncConnection, wanted: WantedRoles, report: Callable[[str
                 continue
             done += 1
             for sql in step.statements:
-                (report or _ignore)(sql)
+                report(sql)
         left = plan(connection, wanted)
         if left.up_to_date or not done or left == missing:
             return left
@@ -200,7 +200,7 @@ class _Planner:
         names = [*wanted.groups, OWNER]
         self._existing = {name for (name,) in self._rows("roles:existing", {"names": names})}
         setting = "SET" if connection.info.server_version >= 160_000 else "MEMBER"
-        [(self._user, self._acts, self._database)] = self._rows("roles:runner", {"owner": OWNER, "setting": setting})
+        [(self._user, self._acts)] = self._rows("roles:runner", {"owner": OWNER, "setting": setting})
 
     def plan(self) -> RolesPlan:
         """The steps, in the order in which each has what it needs."""
@@ -286,7 +286,3 @@ def _membership(member: str) -> str:
 
 def _text(path: str, names: dict[str, Name]) -> str:
     return bare(without_parameters(statement(path, names=names)))
-
-
-def _ignore(_sql: str) -> None:
-    pass

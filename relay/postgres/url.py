@@ -138,9 +138,9 @@ def check_url(url: str, source: str) -> None:
     _parse(url, source)
 
 
-def database_name(url: str, source: str = "STORAGE_URL") -> str:
+def database_name(url: str) -> str:
     """The database that ``url`` names; empty where it names none. Raises ConfigError, as ``connection_parameters``."""
-    return str(_parse(url, source).get("dbname", ""))
+    return str(_parse(url, "STORAGE_URL").get("dbname", ""))
 
 
 def hosts(parameters: ConnectionParameters) -> int:

@@ -136,9 +136,10 @@ UPDATE openoutbox_changes SET error = %(error)s::text
 WHERE change_id = %(change_id)s::uuid AND outbox = %(outbox)s::text AND state = 'running' AND error IS NULL;
 
 -- name: show
--- One change, by its id or by its key. Indexes: change_id, openoutbox_changes_once. Locks: none.
--- Tags: by_id or by_key. Parameters: change_id; or outbox, changed_by, idempotency_key. Result: its columns;
--- the last one is NULL where an earlier version made the table.
+-- One change, by its id or by its key; with the tag before up to LIMIT changes, newest first, before the one numbered
+-- BEFORE. Indexes: change_id, openoutbox_changes_once, the primary key. Locks: none.
+-- Tags: by_id, by_key or before. Parameters: outbox; change_id, or changed_by and idempotency_key, or before and limit.
+-- Result: its columns; the last one is NULL where an earlier version made the table.
 SELECT
     change_id,
     action,
@@ -160,33 +161,10 @@ SELECT
 FROM openoutbox_changes AS change
 WHERE change_id = %(change_id)s::uuid AND outbox = %(outbox)s::text --? by_id
 -- WHERE outbox = %(outbox)s::text AND changed_by = %(changed_by)s::text AND idempotency_key = %(idempotency_key)s::text --? by_key
+-- WHERE outbox = %(outbox)s::text AND id < %(before)s::bigint --? before
+-- ORDER BY id DESC --? before
+-- LIMIT %(limit)s::bigint --? before
 ;
-
--- name: list
--- Up to LIMIT changes, newest first, before the one numbered BEFORE. Index: the primary key. Locks: none.
--- Parameters: outbox, before, limit. Result: as show's.
-SELECT
-    change_id,
-    action,
-    selection,
-    changed_by,
-    reason,
-    CASE
-        WHEN state <> 'running' OR updated_at >= NOW() - INTERVAL '2 minutes' THEN state
-        WHEN error IS NULL THEN 'interrupted'
-        ELSE 'stopped'
-    END,
-    events,
-    expected,
-    error,
-    started_at,
-    updated_at,
-    id,
-    (TO_JSONB(change) ->> 'may_have_been_sent')::bigint
-FROM openoutbox_changes AS change
-WHERE outbox = %(outbox)s::text AND id < %(before)s::bigint
-ORDER BY id DESC
-LIMIT %(limit)s::bigint;
 
 -- name: rights
 -- Whether this user may read the record of changes, and may write it. Catalog only, locks nothing.

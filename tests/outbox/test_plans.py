@@ -23,8 +23,7 @@ from relay.core.places import Apart
 from relay.outbox.head import BEHIND_ALL, EVERYWHERE, ClaimSpan
 from relay.outbox.left_out import apart_parameters
 from relay.outbox.migrate import migrate
-from relay.outbox.settling import KINDS
-from relay.postgres.sql import DEFAULT_TABLE, TableName, statement
+from relay.postgres.sql import DEFAULT_TABLE, TableName, statement, statement_names
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
 ROWS = 60_000
@@ -225,7 +224,7 @@ def test_a_claim_of_a_tie_reads_a_range_of_the_table(
 @pytest.mark.parametrize(
     "path",
     [
-        *(f"outbox/settle:{kind}" for kind in KINDS),
+        *(f"outbox/settle:{kind}" for kind in statement_names("outbox/settle")),
         "outbox/settle:delivered+delete",
         "outbox/lease:renew",
         "outbox/claim:payloads+sizes",

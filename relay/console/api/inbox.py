@@ -21,9 +21,9 @@ from relay.inbox.letters import (
     ShownLetter,
     changing_letters,
     list_letters,
-    retry_within,
+    retry_letters,
     show_letter,
-    skip_within,
+    skip_letter,
 )
 from relay.outbox.admin.changes import Change, Request
 from relay.postgres.connect import SyncConnection
@@ -130,7 +130,7 @@ def retry_dead_letters(
     table = inbox_of(console)
 
     def work(connection: SyncConnection) -> int:
-        return retry_within(connection, table, body.consumer, body.event_id)
+        return retry_letters(connection, table, body.consumer, body.event_id)
 
     request = change_request(identity, idempotency_key, body.reason)
     return ChangeItem.model_validate(_changed(console, "retry", body, request, work))
@@ -144,7 +144,7 @@ def skip_dead_letter(
     table = inbox_of(console)
 
     def work(connection: SyncConnection) -> int:
-        return int(skip_within(connection, table, body.consumer, body.event_id))
+        return int(skip_letter(connection, table, body.consumer, body.event_id))
 
     request = change_request(identity, idempotency_key, body.reason)
     return ChangeItem.model_validate(_changed(console, "skip", body, request, work))

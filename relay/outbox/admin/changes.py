@@ -194,7 +194,7 @@ def list_changes(url: str, table: TableName, limit: int, before: int | None = No
     with operating(url, table, _DOING) as connection:
         check_record(connection, table, writes=False)
         values = {"outbox": str(table), "limit": limit, "before": _NEWEST if before is None else before}
-        return [Change(*row) for row in _fetch(connection, table, "list", values)]
+        return [Change(*row) for row in _fetch(connection, table, "show", values, "before")]
 
 
 def _fetch(

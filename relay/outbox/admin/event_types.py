@@ -74,28 +74,6 @@ class EventTypes(NamedTuple):
 _Rows = Sequence[tuple[Any, ...]]
 
 
-class _Delivered(NamedTuple):
-    event_type: str
-    hour: int
-    minute: int
-    p50: float | None
-    p99: float | None
-
-
-class _Waiting(NamedTuple):
-    event_type: str
-    events: int
-    retrying: int
-    oldest_due_age: float | None
-
-
-class _Dead(NamedTuple):
-    event_type: str
-    events: int
-    hour: int
-    minute: int
-
-
 def read_event_types(url: str, table: TableName) -> EventTypes:
     """At most ``MOST_TYPES`` types. Raises StorageBusy for a statement that takes longer than its limit."""
     bounds = {"most": MOST_SAMPLED, "types": MOST_TYPES}
@@ -116,24 +94,22 @@ def _merged(delivered: _Rows, waiting: _Rows, dead: _Rows) -> EventTypes:
     of_deliveries = _sample(*delivered[0][-2:]) if delivered else _sample(0)
     of_waiting = _sample(waiting[0][-1]) if waiting else _sample(0)
     of_dead = _sample(*dead[0][-2:]) if dead else _sample(0)
-    deliveries = {row[0]: _Delivered(*row[:-2]) for row in delivered}
-    backlog = {row[0]: _Waiting(*row[:-1]) for row in waiting}
-    deaths = {row[0]: _Dead(*row[:-2]) for row in dead}
+    deliveries, backlog, deaths = ({row[0]: row[1:] for row in rows} for rows in (delivered, waiting, dead))
     types = []
     for name in deliveries.keys() | backlog.keys() | deaths.keys():
-        done = deliveries.get(name, _Delivered(name, 0, 0, None, None))
-        left = backlog.get(name, _Waiting(name, 0, 0, None))
-        died = deaths.get(name, _Dead(name, 0, 0, 0))
+        in_hour, in_minute, p50, p99, *_ = deliveries.get(name, (0, 0, None, None))
+        events, retrying, oldest_due_age, *_ = backlog.get(name, (0, 0, None))
+        all_dead, died_in_hour, died_in_minute, *_ = deaths.get(name, (0, 0, 0))
         figures = EventTypeFigures(
             event_type=name,
-            delivered=_pace(done.minute, done.hour, of_deliveries),
-            died=_pace(died.minute, died.hour, of_dead),
-            p50=done.p50,
-            p99=done.p99,
-            waiting=left.events,
-            retrying=left.retrying,
-            oldest_due_age=left.oldest_due_age,
-            dead=died.events,
+            delivered=_pace(in_minute, in_hour, of_deliveries),
+            died=_pace(died_in_minute, died_in_hour, of_dead),
+            p50=p50,
+            p99=p99,
+            waiting=events,
+            retrying=retrying,
+            oldest_due_age=oldest_due_age,
+            dead=all_dead,
         )
         types.append(figures)
     types.sort(key=lambda each: (-each.delivered.last_hour * 60 - each.waiting - each.dead, each.event_type))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from openoutbox.schema import Step, index_name
+from openoutbox.schema import index_name
 from relay.core.durations import format_duration, in_words
 from relay.core.errors import OutboxError, SchemaError
 from relay.core.finding import Finding, Level
@@ -34,7 +34,7 @@ from relay.outbox.table_check import (
     WRITTEN,
     creation,
 )
-from relay.postgres.grants import NO_PRIVILEGE, grant_on
+from relay.postgres.grants import NO_PRIVILEGE, bare, grant_on
 from relay.postgres.sql import LONGEST_IDENTIFIER, TableName, one_line, quote_identifier, statement
 from relay.postgres.url import connection_parameters
 
@@ -114,7 +114,7 @@ def schema_findings(url: str, table: TableName) -> Iterator[Finding]:
         return
     yield Finding(Level.OK, "table", f"{table} is a plain table with the contract's columns")
     for step in migration.steps:
-        yield Finding(Level.WARNING, "indexes", f"index {step.creates} is missing", f"{create}, or: {_bare(step)}")
+        yield Finding(Level.WARNING, "indexes", f"index {step.creates} is missing", f"{create}, or: {bare(step.sql)}")
     if migration.up_to_date:
         yield Finding(Level.OK, "indexes", "all six indexes exist")
 
@@ -301,11 +301,6 @@ def prune_delay(connection: Connection, table: TableName, retention: float) -> F
         "read the prune job's log, and run relay-cli check --for prune as its user; --delivered-age for another age"
     )
     return Finding(Level.WARNING, "prune", message, advice)
-
-
-def _bare(step: Step) -> str:
-    """The statement without its comments, on one line."""
-    return " ".join(line.strip() for line in step.sql.splitlines() if not line.startswith("--"))
 
 
 def writable(connection: Connection) -> Finding:

@@ -92,26 +92,16 @@ def check_pause(target: PauseTarget, until: datetime | timedelta | None) -> None
         )
 
 
-def resume(url: str, table: TableName, target: PauseTarget) -> Pause | None:
-    """End the pause of exactly this target and return it; None when there was none. Other pauses stay in force."""
+def resume(url: str, table: TableName, target: PauseTarget | None) -> list[Pause]:
+    """End the pause of exactly this target, or of None every pause; those that were in force."""
     with pausing(url, table, "resuming") as connection:
         return resume_within(connection, table, target)
 
 
-def resume_within(connection: Connection, table: TableName, target: PauseTarget) -> Pause | None:
+def resume_within(connection: Connection, table: TableName, target: PauseTarget | None) -> list[Pause]:
     """As ``resume``, in a transaction of ``pausing``."""
-    return next(iter(_pauses(connection, table, "resume", {"scope": target.scope, "name": target.name})), None)
-
-
-def resume_all(url: str, table: TableName) -> list[Pause]:
-    """End every pause and return those that were in force."""
-    with pausing(url, table, "resuming") as connection:
-        return resume_all_within(connection, table)
-
-
-def resume_all_within(connection: Connection, table: TableName) -> list[Pause]:
-    """As ``resume_all``, in a transaction of ``pausing``."""
-    return _pauses(connection, table, "resume", {"scope": None, "name": None})
+    scope, name = target or (None, None)
+    return _pauses(connection, table, "resume", {"scope": scope, "name": name})
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from relay.core.heartbeats import FORGOTTEN, LIVING, CommonSettings, compared, settings_that_differ
+from relay.core.heartbeats import LIVING, CommonSettings, compared, settings_that_differ
 from relay.core.pause import Pause
 from relay.outbox.admin.connection import Connection, fetch, operating_beside
 from relay.outbox.admin.readings import bounded_reading, rows_beside
@@ -22,11 +22,13 @@ from relay.outbox.extensions import RELAYS, relays_of
 from relay.outbox.pauses import pauses_in_force
 from relay.postgres.sql import TableName, statement
 
-__all__ = ["FORGOTTEN", "LIVING", "FleetMember", "differences", "list_relays"]
-
 
 class FleetMember(NamedTuple):
-    """One relay as it described itself at ``seen_at``. Times are the database's."""
+    """One relay as it described itself at ``seen_at``. Times are the database's.
+
+    What it is and runs with is as in ``relay.core.heartbeats.CommonSettings``, how it is as in
+    ``relay.core.optional_parts.Heartbeat``.
+    """
 
     relay_id: str
     instance: UUID
@@ -39,33 +41,20 @@ class FleetMember(NamedTuple):
     """Seconds since ``seen_at``."""
     living: bool
     state: str
-    """``active``, ``paused`` (the broker is unreachable) or ``error`` (the database is); of a living relay."""
     reason: str
-    """Why the state is not ``active``, which destinations do not flow, and which rows the database refuses."""
     destination_type: str
-    """PUBLISHER_TYPE."""
     destination: str
-    """Fingerprints of its servers, for ``same_destination``; they hold no secret."""
     lease_timeout: float
-    """Seconds."""
     ordering: str
-    """``none``, ``key`` (skip a dead event) or ``key, block``."""
     on_delivered: str
-    """``keep`` or ``delete``."""
     delivered_per_second: float
-    """Over the last minute."""
     failed_per_second: float
     in_flight: int
     pauses: int
-    """Pauses that this relay obeys."""
     message_format: str | None
-    """MESSAGE_FORMAT; None of a relay that does not say it."""
     route_prefix: str | None
-    """ROUTE_PREFIX; None where it is unset."""
     transactions: str | None = None
-    """KAFKA_TRANSACTIONS; None of a relay of a version without it."""
     routes: str | None = None
-    """A digest of its routes; None where it has none."""
 
     @property
     def common(self) -> CommonSettings:

@@ -10,7 +10,7 @@ from relay.core.errors import ConfigError, SchemaError, StorageBusy
 from relay.core.pause import EVERYTHING, PauseScope, PauseTarget
 from relay.outbox.admin import held
 from relay.outbox.admin.connection import operating
-from relay.outbox.admin.pause import list_pauses, pause, resume, resume_all
+from relay.outbox.admin.pause import list_pauses, pause, resume
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from tests.support.fixtures.outbox import Outbox, Row
@@ -37,9 +37,9 @@ def test_a_pause_stays_until_it_is_resumed(url: str) -> None:
     assert (first.until, first.paused_by, first.reason) == (None, "ann", "the mails are wrong")
     assert second.until is not None
     assert second.until - second.since == timedelta(hours=1)
-    assert resume(url, TABLE, SIGNUP) == first
-    assert resume(url, TABLE, SIGNUP) is None
-    assert resume_all(url, TABLE) == [second]
+    assert resume(url, TABLE, SIGNUP) == [first]
+    assert resume(url, TABLE, SIGNUP) == []
+    assert resume(url, TABLE, None) == [second]
     assert list_pauses(url, TABLE) == []
 
 
@@ -57,7 +57,7 @@ def test_a_pause_whose_time_is_over_is_not_in_force(outbox: Outbox, url: str) ->
     again = pause(url, TABLE, SIGNUP, who="bob")
     assert datetime.now(UTC) - again.since < timedelta(minutes=1)  # a new one, not the old one's begin
     outbox.database.run("UPDATE openoutbox_pauses SET until = now() - interval '1 s'")
-    assert resume(url, TABLE, SIGNUP) is None
+    assert resume(url, TABLE, SIGNUP) == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_without_the_extension_or_the_right_the_message_says_what_to_run(outbox:
     with pytest.raises(
         SchemaError, match=r'GRANT SELECT, INSERT, UPDATE, DELETE ON "openoutbox_pauses" TO "test_reader"'
     ) as lacking:
-        resume_all(outbox.reader_url, TABLE)
+        resume(outbox.reader_url, TABLE, None)
     assert str(lacking.value).count("GRANT") == 1, "the right on the outbox itself is there"
 
 
