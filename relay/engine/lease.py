@@ -108,8 +108,9 @@ class LeaseRenewer:
             except StorageError as error:
                 if not error.may_blame_row or not self._set_refused_aside(batch, lease, part, error):
                     self._health.storage_failed("renew", error, tried_out=error.may_blame_row)
+                    left = [event_id for one in (part, *parts) for event_id in one]
                     # Not due before the next tick: until then the settler has its turn with this batch.
-                    batch.renewal_failed(lease, event_ids, self._clock() + self._tick / 2, refused=False)
+                    batch.renewal_failed(lease, left, self._clock() + self._tick / 2, refused=False)
                     return False
                 if len(part) > 1:
                     parts.extendleft(reversed(quarters(part)))

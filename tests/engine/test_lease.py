@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from relay.core.errors import StorageUnavailable
 from relay.core.event import EventId, Fence, Status
 from relay.core.outcome import ACKNOWLEDGED
 from relay.core.storage import Renewal, Settled, Settlement
@@ -96,6 +97,32 @@ def test_what_is_given_up_during_a_renewal_is_not_lost_a_second_time(engine: Mak
     one.run(20.0)
     assert one.telemetry.counts["leases_lost"] == 14
     assert one.relay.inflight.events == sum(map(len, one.relay.inflight.batches))
+
+
+def test_what_was_renewed_before_the_database_went_away_keeps_its_new_fence(engine: MakeEngine) -> None:
+    """It is renewed in parts because of a refused row; of the first part a row is locked; the second has no answer."""
+    one = engine(lease_timeout=6.0)
+    one.broker.hold()
+    one.table.trigger = refuse_renewals
+    ids = [*one.insert(7), *one.insert(1, "bad")]
+    one.until(lambda: len(one.broker.held) == 8)
+    one.table.locked.add(ids[0])
+    renew, parts = one.storage.renew, []
+
+    async def only_the_first_part(fence: Fence, event_ids: Sequence[EventId]) -> Renewal:
+        parts.append(event_ids)
+        if len(parts) == 3:
+            raise StorageUnavailable("away")
+        return await renew(fence, event_ids)
+
+    one.storage.renew = only_the_first_part  # type: ignore[method-assign]
+    one.until(lambda: len(parts) == 3)
+    assert [len(part) for part in parts] == [8, 2, 2]
+    one.table.locked.clear()
+    one.do(one.broker.answer)
+    one.run(1.0)
+    assert one.counts() == {"DELIVERED": 8}
+    assert one.telemetry.counts["leases_lost"] == 0
 
 
 def test_a_settle_and_a_renewal_of_one_batch_never_overlap(engine: MakeEngine) -> None:
