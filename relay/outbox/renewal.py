@@ -3,7 +3,7 @@
 The renewal runs in a transaction of its own, so that the new fence is known before COMMIT is sent. When COMMIT's reply
 is lost, a second connection reads which of the two fences the rows have. A COMMIT that is still under way holds all of
 the rows, so the old fence counts only once one of them can be locked. The read is repeated until it is answered, or
-until the leases have expired for certain.
+until the leases have expired for certain. So it is where the look for locked rows fails, after the COMMIT.
 
 Rows that another session has locked are skipped: they keep the lease they have, and delay no other row's.
 """
@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 
-from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import StorageError, StorageUnavailable
 from relay.core.event import EventId, Fence
 from relay.core.storage import Renewal
 from relay.outbox.outbox_options import PostgresOptions
@@ -49,14 +50,19 @@ class Renewer:
             async with connection.transaction():
                 renewal = await self._update(connection, fence, event_ids)
                 pending = renewal
+            return renewal
+
+        is_committed = False
+        try:
+            renewal = await self._connection.run("renewing", work)
+            is_committed = True
             if len(renewal.held) == len(event_ids):
                 return renewal
-            return renewal._replace(unchanged=await self._held_under(connection, fence, event_ids))
-
-        try:
-            return await self._connection.run("renewing", work)
-        except (StorageUnavailable, StorageBusy) as error:
-            if error.answered or pending is None or not pending.held:  # answered: it was rolled back
+            look = partial(self._held_under, fence=fence, event_ids=event_ids)
+            return renewal._replace(unchanged=await self._connection.run("renewing", look))
+        except StorageError as error:
+            # Where the server answered it was rolled back, or is committed and only the look failed.
+            if pending is None or not pending.held or (error.answered and not is_committed):
                 raise
         return await self._read_back(fence, pending.fence, event_ids, started + self._options.lease_timeout)
 
@@ -88,7 +94,7 @@ class Renewer:
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
                 renewal = await self._connection.run("reading a renewal back", work)
-            except (StorageUnavailable, StorageBusy) as error:
+            except StorageError as error:
                 cause = error
                 continue
             if renewal is not None:

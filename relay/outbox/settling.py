@@ -1,4 +1,8 @@
-"""Verdicts written back: as few statements as there are kinds of verdict, one transaction, one round trip."""
+"""Verdicts written back: as few statements as there are kinds of verdict, one transaction, one round trip.
+
+Each statement changes only rows that this relay still holds: DELIVERING, with ``locked_by`` and the exact ``locked_at``
+of the settlement's fence (``sql/outbox/settle.sql``). What is missing after it is locked, kept as it was, or lost.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,23 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, LiteralString
 
+import psycopg
 from psycopg import AsyncCursor
+from psycopg.pq import TransactionStatus
 
+from relay.core.errors import StorageUnavailable
 from relay.core.event import EventId
 from relay.core.storage import Settled, Settlement
 from relay.outbox.head import Place
 from relay.outbox.outbox_options import PostgresOptions
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
+from relay.postgres.errors import classify
 from relay.postgres.pipeline import one_transaction
 from relay.postgres.prepared import plan_next, plans_once, tags_of
 from relay.postgres.sql import statement
 
 logger = logging.getLogger(__name__)
-
-KINDS: Final = ("delivered", "retried", "buried", "released")
-"""The kinds of verdict: names of statements in ``sql/outbox/settle.sql`` and of counts in ``Settled``."""
 
 _ENDING: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 """Seconds between looks whether a cancelled statement has ended. Rows that stay locked are another session's."""
@@ -79,10 +84,20 @@ class SettleStatements:
         counts: list[dict[str, Any]] = [{} for _ in settlements]
         for (place, kind, _), cursor in zip(calls, cursors, strict=True):
             counts[place][kind] = await _written(cursor, released)
-        return [
-            await self._with_unwritten(connection, settlement, Settled(**count), released)
-            for settlement, count in zip(settlements, counts, strict=True)
-        ]
+        written = [Settled(**count) for count in counts]
+        in_transaction = connection.pgconn.transaction_status != TransactionStatus.IDLE
+        is_committed = any(one.total for one in written) and not in_transaction
+        try:
+            return [
+                await self._with_unwritten(connection, settlement, one, released, is_committed=is_committed)
+                for settlement, one in zip(settlements, written, strict=True)
+            ]
+        except psycopg.Error as error:
+            failure = classify(error, "reading what a settle has not written")
+            if not is_committed or not failure.answered:
+                raise
+            # As a lost reply: what is committed must not be sent again as if it had been rolled back.
+            raise StorageUnavailable(str(failure)) from error
 
     async def held_of_each(self, connection: Connection, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
         """As ``held``, for each of them, after a statement that was cut: until it has ended, it locks its rows."""
@@ -100,9 +115,18 @@ class SettleStatements:
         return await self._ids(connection, self._held, settlement)
 
     async def _with_unwritten(
-        self, connection: Connection, settlement: Settlement, settled: Settled, released: Released
+        self,
+        connection: Connection,
+        settlement: Settlement,
+        settled: Settled,
+        released: Released,
+        *,
+        is_committed: bool,
     ) -> Settled:
-        """Add the rows that were not written although they are still held. Asked only when rows are missing."""
+        """Add the rows that were not written although they are still held. Asked only when rows are missing.
+
+        A row that is refused then raises only where nothing ``is_committed``: else it is kept, and tried again alone.
+        """
         if settled.total == len(settlement):
             return settled
         held = await self.held(connection, settlement)
@@ -115,7 +139,12 @@ class SettleStatements:
         if self._instead_of_delete is not None and again.delivered:
             calls.append(("delivered", (self._instead_of_delete, calls[0][1][1])))
         for kind, call in calls:
-            written = await _written(await connection.execute(*call), released)
+            try:
+                written = await _written(await connection.execute(*call), released)
+            except psycopg.Error:
+                if not is_committed:
+                    raise
+                break
             settled = settled._replace(**{kind: getattr(settled, kind) + written})
             if written and call[0] is self._instead_of_delete:
                 _say_not_deleted(again.delivered[0])

@@ -72,6 +72,24 @@ async def test_a_delete_that_leaves_the_row_makes_it_delivered(
     await table.close()
 
 
+async def test_what_is_deleted_is_not_sent_again_where_another_row_is_neither_deleted_nor_made_delivered(
+    outbox: Outbox,
+) -> None:
+    [bad, good] = outbox.insert([Row("bad"), Row("good")])
+    table = PostgresHarness(outbox, delete_delivered=True)
+    relay = table.relay()
+    claim = await relay.claim(2, ANY_BYTES)
+    assert claim.fence is not None
+    keep(outbox, "DELETE OR UPDATE", f"IF TG_OP = 'UPDATE' THEN {_RAISE.format('P0001')} END IF; RETURN NULL;")
+    ids = [event.event_id for event in claim.events]
+    kept = frozenset([EventId(bad)])
+    assert await relay.settle([Settlement(claim.fence, delivered=ids)]) == [Settled(delivered=1, kept=kept)]
+    assert (table.status(EventId(bad)), table.status(EventId(good))) == ("DELIVERING", "DELETED")
+    with pytest.raises(RowRefused, match="not this one"):  # alone: the error says why
+        await relay.settle([Settlement(claim.fence, delivered=[EventId(bad)])])
+    await table.close()
+
+
 async def test_a_reaper_names_the_lease_that_a_trigger_keeps(outbox: Outbox) -> None:
     [bad, _] = outbox.insert([Row("bad"), Row("good")])
     outbox.database.run(
