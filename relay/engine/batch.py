@@ -296,7 +296,7 @@ class Batch(Leased):
 
         But for what is in a transaction: its publisher says how that has ended.
         """
-        pinned = self._leases.pinned
+        pinned = self._pinned
         offered = [event for event in self.offered.values() if event.event_id not in pinned]
         events = [*offered, *self.suspects.values(), *(event for event, _ in self.undecided)]
         self.verdicts.released += [event.event_id for event in events]
@@ -321,17 +321,15 @@ class Batch(Leased):
         """Decided -> being written: one portion, or one for each lease."""
         if not len(self.verdicts):
             return []
-        verdicts, self.verdicts = self.verdicts, Settlement(self._leases.own.fence)
+        verdicts, self.verdicts = self.verdicts, Settlement(self._own.fence)
         ambiguous, self._ambiguous = self._ambiguous, False
-        return [Portion(self, one, ambiguous=ambiguous) for one in self._leases.under_fences(verdicts)]
+        return [Portion(self, one, ambiguous=ambiguous) for one in self._under_fences(verdicts)]
 
     def take_aside(self, now: float) -> list[Portion]:
         """Set aside -> being written, for what is due at ``now``."""
         due = [portion for portion in self.aside if portion.due_at <= now]
         self.aside = [portion for portion in self.aside if portion.due_at > now]
-        return [
-            replace(portion, settlement=one) for portion in due for one in self._leases.under_fences(portion.settlement)
-        ]
+        return [replace(portion, settlement=one) for portion in due for one in self._under_fences(portion.settlement)]
 
     def put_back(self, portion: Portion) -> None:
         """Being written -> decided: before the newer verdicts, to be written with them."""
@@ -355,7 +353,7 @@ class Batch(Leased):
         for event_id in gone:
             self.offered.pop(event_id, None)
             self.suspects.pop(event_id, None)
-            self._leases.forget(event_id)
+            self._apart.pop(event_id, None)
         self.undecided = [entry for entry in self.undecided if entry[0].event_id not in gone]
         self.verdicts = self.verdicts.where(lambda event_id: event_id not in gone)
         kept = (portion.without(gone) for portion in self.aside)

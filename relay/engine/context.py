@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from relay.core.ports import Publisher
 from relay.core.recorder import AttemptRecorder
@@ -21,33 +20,11 @@ from relay.engine.refusal import RefusedRows
 from relay.engine.suspects import Suspects
 
 
-@dataclass(frozen=True, slots=True)
 class EngineContext:
-    """Made once by ``Relay`` and handed to each loop."""
+    """Made once by ``Relay`` and handed to each loop. Making it connects to nothing."""
 
-    storage: OutboxStorage
-    publisher: Publisher
-    telemetry: Telemetry
-    options: EngineOptions
-    clock: Callable[[], float]
-    """Seconds, monotonic: leases and pauses are measured by it."""
-    recorder: AttemptRecorder | None
-    """The delivery log; None when there is none."""
-    health: RelayHealth
-    inflight: InFlight
-    suspects: Suspects
-    away: AwayDestinations
-    parts: WatchedParts
-    """Of the publisher's destination, where it is one."""
-    refused_rows: RefusedRows
-    tracer: Tracer | None
-    """The spans; None when there are none."""
-    flows: Flows
-    counts: VerdictCounts = field(default_factory=VerdictCounts)
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         storage: OutboxStorage,
         publisher: Publisher,
         telemetry: Telemetry,
@@ -55,25 +32,23 @@ class EngineContext:
         clock: Callable[[], float],
         recorder: AttemptRecorder | None = None,
         tracer: Tracer | None = None,
-    ) -> EngineContext:
-        """The context of a relay that holds nothing yet and has connected to nothing."""
-        health = RelayHealth(telemetry, clock)
-        flows = Flows.of_publisher(publisher)
-        inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes, flows)
-        away = AwayDestinations(telemetry, options.connect_retry_interval, clock)
-        return cls(
-            storage,
-            publisher,
-            telemetry,
-            options,
-            clock,
-            recorder,
-            health,
-            inflight,
-            Suspects(),
-            away,
-            WatchedParts(publisher.name, publisher, clock, options.connect_retry_interval),
-            RefusedRows(telemetry, clock),
-            tracer,
-            flows,
-        )
+    ) -> None:
+        self.storage = storage
+        self.publisher = publisher
+        self.telemetry = telemetry
+        self.options = options
+        self.clock = clock
+        """Seconds, monotonic: leases and pauses are measured by it."""
+        self.recorder = recorder
+        """The delivery log; None when there is none."""
+        self.tracer = tracer
+        """The spans; None when there are none."""
+        self.health = RelayHealth(telemetry, clock)
+        self.flows = Flows.of_publisher(publisher)
+        self.inflight = InFlight(telemetry, options.max_in_flight, options.batch_bytes, self.flows)
+        self.suspects = Suspects()
+        self.away = AwayDestinations(telemetry, options.connect_retry_interval, clock)
+        self.parts = WatchedParts(publisher.name, publisher, clock, options.connect_retry_interval)
+        """Of the publisher's destination, where it is one."""
+        self.refused_rows = RefusedRows(telemetry, clock)
+        self.counts = VerdictCounts()

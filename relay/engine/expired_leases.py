@@ -11,74 +11,23 @@ publisher ends at the start: that is settled and reaped at once, and no lease is
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple, cast
 
 from relay.core.blame import quarters
 from relay.core.errors import BrokerUnreachable, StorageError
-from relay.core.event import EventId, Fence, OutboxEvent
-from relay.core.ports import Publisher
-from relay.core.proofs import AskedStorage, Begun, ExpiredLeases, LeasedRow, ProofReader, Proofs
+from relay.core.event import EventId, Fence
+from relay.core.proofs import AskedStorage, ExpiredLeases, LeasedRow, ProofReader, Proofs
 from relay.core.storage import Reaped, Settlement
-from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 
 logger = logging.getLogger(__name__)
 
-_WRITING = 0.002  # seconds between two looks whether a settle or renewal of a batch has ended
 _NOTHING = Reaped(0, 0)
-
-
-def proofs_of(publisher: Publisher) -> Proofs | None:
-    """The publisher, where it leaves proofs."""
-    return publisher if isinstance(publisher, Proofs) else None
-
-
-def proof_reader_of(publisher: Publisher) -> ProofReader | None:
-    """The publisher, where another relay may have left proofs that it can read."""
-    return publisher if isinstance(publisher, ProofReader) else None
-
-
-class BatchLeases:
-    """``relay.core.proofs.HeldLeases`` for one batch."""
-
-    def __init__(self, batch: Batch, context: EngineContext) -> None:
-        self._batch = batch
-        self._inflight = context.inflight
-        self._lease = context.options.lease_timeout
-        self._clock = context.clock
-
-    async def begin(
-        self,
-        events: Sequence[OutboxEvent],
-        since: float,
-        seconds: float,
-        is_held: Callable[[OutboxEvent], bool] = lambda _: True,
-    ) -> list[Begun]:
-        """See ``HeldLeases``. Not while a renewal may change the fence; leases of before ``since`` are renewed first.
-
-        A refused transaction ends its producer's epoch. Given back for that, its events would be claimed and refused
-        together again, without end.
-        """
-        events = list(events)
-        if older := self._batch.older(events, since):
-            self._batch.renew(older)
-            self._inflight.renewable.set()
-            give_up_at = self._clock() + self._lease / 6
-            while self._batch.older(events, since) and self._clock() < give_up_at:  # noqa: ASYNC110 - as below
-                await asyncio.sleep(_WRITING)
-        while self._batch.writing:  # noqa: ASYNC110 - rare, and over within milliseconds
-            await asyncio.sleep(_WRITING)
-        return self._batch.begin(filter(is_held, events), since, self._clock() + seconds)
-
-    def end(self, event_ids: Iterable[EventId]) -> None:
-        """See ``HeldLeases``."""
-        self._batch.end(event_ids)
 
 
 class _Ended(NamedTuple):

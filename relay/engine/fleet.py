@@ -17,9 +17,9 @@ from relay.core.errors import SchemaError, StorageError
 from relay.core.heartbeats import HEARTBEAT, LIVING, heartbeat_reason
 from relay.core.optional_parts import Fleet, Heartbeat
 from relay.core.outside import shown
+from relay.core.proofs import Proofs
 from relay.core.telemetry import RelayState
 from relay.engine.context import EngineContext
-from relay.engine.expired_leases import proofs_of
 from relay.engine.pauses import PauseWatch
 from relay.engine.waiting import Patience
 
@@ -56,7 +56,7 @@ class FleetWatch:
         self._inflight = context.inflight
         self._clock = context.clock
         self._samples = deque([(context.clock(), 0, 0)], maxlen=int(_MINUTE / HEARTBEAT) + 1)
-        self._proofs = proofs_of(context.publisher)
+        self._proofs = context.publisher if isinstance(context.publisher, Proofs) else None
         self._read_at = float("-inf")
         self._problem = ""
         self._differences: Sequence[str] = ()

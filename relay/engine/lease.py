@@ -1,8 +1,9 @@
 """Leases: renew those of what is in flight, and reap those that have expired.
 
-A batch's lease is renewed a third of the lease after the last time. A batch whose lease ran out by the relay's clock
-while the database could not be reached is given up: the client must forget it before another relay gets it. Its rows
-are left to the reaper.
+A batch's lease is renewed a third of the lease after the last time; where the reply is lost, the storage reads back
+which of the two holds (``OutboxStorage.renew``). A batch whose lease ran out by the relay's clock while the database
+could not be reached is given up: the client must forget it before another relay gets it. Its rows are left to the
+reaper.
 
 A row that refuses the renewal's UPDATE (a constraint, a trigger) costs the other rows nothing: the renewal is repeated
 in quarters until that row is alone. It is tried again on its own, and when its lease has expired it is let go. A row
@@ -24,10 +25,11 @@ from relay.core.backoff import reap_latest
 from relay.core.blame import MOST_ALIKE, Party, kept, quarters
 from relay.core.errors import StorageError
 from relay.core.event import EventId
+from relay.core.proofs import ProofReader
 from relay.core.storage import Reaped, Renewal
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
-from relay.engine.expired_leases import Finder, proof_reader_of
+from relay.engine.expired_leases import Finder
 from relay.engine.fences import Lease
 from relay.engine.losses import LeaseLosses
 from relay.engine.publish import Offers
@@ -170,8 +172,8 @@ class LeaseReaper:
     """One loop, ``run``; the only one that calls ``reap``."""
 
     def __init__(self, context: EngineContext) -> None:
-        proofs = proof_reader_of(context.publisher)
-        self._finder = None if proofs is None else Finder(context, proofs)
+        publisher = context.publisher
+        self._finder = Finder(context, publisher) if isinstance(publisher, ProofReader) else None
         self._reaps = self._finder or context.storage
         self._health = context.health
         self._telemetry = context.telemetry

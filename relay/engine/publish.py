@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -33,16 +33,54 @@ from relay.core.outcome import (
     Withheld,
 )
 from relay.core.ports import Publisher
+from relay.core.proofs import Begun, Proofs
 from relay.core.tasks import ended
 from relay.engine.batch import Batch
 from relay.engine.context import EngineContext
 from relay.engine.decide import Decider
-from relay.engine.expired_leases import BatchLeases, proofs_of
 from relay.engine.suspects import CONNECTION_CUT, LANES, Turn
 
 logger = logging.getLogger(__name__)
 
+_WRITING = 0.002  # seconds between two looks whether a settle or renewal of a batch has ended
 Sink = Callable[[Batch, Sequence[Resolution]], None]
+
+
+class _BatchLeases:
+    """``relay.core.proofs.HeldLeases`` for one batch."""
+
+    def __init__(self, batch: Batch, context: EngineContext) -> None:
+        self._batch = batch
+        self._inflight = context.inflight
+        self._lease = context.options.lease_timeout
+        self._clock = context.clock
+
+    async def begin(
+        self,
+        events: Sequence[OutboxEvent],
+        since: float,
+        seconds: float,
+        is_held: Callable[[OutboxEvent], bool] = lambda _: True,
+    ) -> list[Begun]:
+        """See ``HeldLeases``. Not while a renewal may change the fence; leases of before ``since`` are renewed first.
+
+        A refused transaction ends its producer's epoch. Given back for that, its events would be claimed and refused
+        together again, without end.
+        """
+        events = list(events)
+        if older := self._batch.older(events, since):
+            self._batch.renew(older)
+            self._inflight.renewable.set()
+            give_up_at = self._clock() + self._lease / 6
+            while self._batch.older(events, since) and self._clock() < give_up_at:  # noqa: ASYNC110 - as below
+                await asyncio.sleep(_WRITING)
+        while self._batch.writing:  # noqa: ASYNC110 - rare, and over within milliseconds
+            await asyncio.sleep(_WRITING)
+        return self._batch.begin(filter(is_held, events), since, self._clock() + seconds)
+
+    def end(self, event_ids: Iterable[EventId]) -> None:
+        """See ``HeldLeases``."""
+        self._batch.end(event_ids)
 
 
 class _Lane:
@@ -50,7 +88,7 @@ class _Lane:
 
     def __init__(self, publisher: Publisher, context: EngineContext, *, opened: bool) -> None:
         self.publisher = publisher
-        self._proofs = proofs_of(publisher)
+        self._proofs = publisher if isinstance(publisher, Proofs) else None
         self._context = context
         self.opened = opened
         """Whether the publisher is open. Before, there is nothing to forget or close."""
@@ -86,7 +124,7 @@ class _Lane:
         if self._proofs is None:
             await self.publisher.publish(events, sink)
         else:
-            await self._proofs.publish_held(events, sink, BatchLeases(batch, self._context))
+            await self._proofs.publish_held(events, sink, _BatchLeases(batch, self._context))
 
     def call_off(self) -> None:
         """Cancel the offer under way.

@@ -90,7 +90,7 @@ class Relay:
         self._clock = clock
         self._stop = asyncio.Event()
         self._loops: dict[str, asyncio.Task[None]] = {}
-        context = EngineContext.of(storage, publisher, telemetry, options, clock, recorder, tracer)
+        context = EngineContext(storage, publisher, telemetry, options, clock, recorder, tracer)
         self.health = context.health
         self.inflight = context.inflight
         self.away = context.away

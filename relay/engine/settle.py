@@ -22,7 +22,6 @@ deadline may have been carried out: the rows are read back first, and what is wr
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -37,8 +36,6 @@ from relay.engine.context import EngineContext
 from relay.engine.losses import LeaseLosses
 from relay.engine.refusal import Refusals, growing_pause
 from relay.engine.waiting import Patience, wait_event
-
-logger = logging.getLogger(__name__)
 
 _MOST_REFUSALS = 5  # tries to settle one event before it is left to its lease
 _FIRST_PAUSE = 1.0  # seconds before a refused row is tried again; doubled each time

@@ -60,9 +60,7 @@ class Bench:
         self.notes = Notes()
         storage = MemoryOutbox(MemoryTable())
         options = engine_options(retry=RETRY)
-        self.context = EngineContext.of(
-            storage, MemoryPublisher(), self.telemetry, options, lambda: self.now, self.notes
-        )
+        self.context = EngineContext(storage, MemoryPublisher(), self.telemetry, options, lambda: self.now, self.notes)
         self.decider = Decider(self.context)
         self.batch = Batch(Lease.of(FENCE, 100.0, 30.0), events, 100.0, recorder=self.notes)
         self.inflight = self.context.inflight

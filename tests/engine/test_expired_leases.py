@@ -71,7 +71,7 @@ class Found:
         self.telemetry = MemoryTelemetry()
         self.now = 0.0
         options = engine_options(lease_timeout=LEASE, reap_batch_size=2)
-        self.context = EngineContext.of(self.storage, self.proofs, self.telemetry, options, lambda: self.now)
+        self.context = EngineContext(self.storage, self.proofs, self.telemetry, options, lambda: self.now)
         self.context.health.storage_worked("open")
         self.context.health.broker_worked()
         self.finder = Finder(self.context, self.proofs)

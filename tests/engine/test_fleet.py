@@ -172,7 +172,7 @@ def watched(fleet: Watched) -> Iterator[tuple[VirtualTimeLoop, Transactional]]:
     """The watch over a list, of a relay that publishes in transactions."""
     loop, broker = VirtualTimeLoop(), Transactional()
     storage = AskedMemoryOutbox(MemoryTable(), "relay", 30.0)
-    context = EngineContext.of(storage, broker, MemoryTelemetry(), engine_options(), loop.time)
+    context = EngineContext(storage, broker, MemoryTelemetry(), engine_options(), loop.time)
     watch = FleetWatch(context, fleet, PauseWatch(context, None, lambda: None), lambda: (0, 0), dict)
 
     async def live() -> None:

@@ -40,13 +40,10 @@ from relay.core.durations import in_words
 from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
-from relay.engine.destination.parts import WatchedParts, forgotten_after
+from relay.engine.destination.parts import PROBE_GRACE, SHARED, WatchedParts, forgotten_after
 from relay.engine.destination.watched import Watched
 from relay.engine.probetime import ProbeTime
 from relay.engine.waiting import wait_event
-
-_SHARED = 0.9  # of the retry interval, after the beginning of a probe without an answer
-_PROBE_GRACE = 1.0  # seconds that a probe may take beyond its own deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,11 +187,11 @@ class Destination(Watched, ABC):
         """
         interval = self.times.retry_interval
         async with self._probing:
-            if self.reason and self._clock() - self._unanswered_at < _SHARED * interval:
+            if self.reason and self._clock() - self._unanswered_at < SHARED * interval:
                 raise BrokerUnreachable(self.reason)
             before, began = self.acknowledged, self._clock()
             try:
-                async with asyncio.timeout(timeout + _PROBE_GRACE):  # one that ignores its own deadline is no answer
+                async with asyncio.timeout(timeout + PROBE_GRACE):
                     await self.publisher.probe(timeout)
             except Exception as error:  # noqa: BLE001 - whatever a client raises: the knocking must go on
                 if self.acknowledged == before:

@@ -26,8 +26,10 @@ MOST_PARTS: Final = 1000
 OTHERS: Final = "…"
 """The name of what parts beyond that share."""
 _MOST_PROBED = 16  # at a time; the others are taken to answer, as the destination does
-_PROBE_GRACE = 1.0  # seconds that a probe may take beyond its own deadline
-_SHARED = 0.9  # of the retry interval, after the beginning of a probe without an answer
+PROBE_GRACE: Final = 1.0
+"""Seconds that a probe may take beyond its own deadline: one that ignores that is no answer."""
+SHARED: Final = 0.9
+"""Of the retry interval, for which a probe without an answer speaks for the next ones, from its beginning on."""
 _LONGEST_NAME = 200
 
 
@@ -107,7 +109,7 @@ class WatchedParts:
         events.pop("", None)
         began = self._clock()
         lately = {name: part for name, part in self._parts.items() if name in events and part.away()}
-        lately = {n: one for n, one in lately.items() if began - one.silent_at < _SHARED * self._retry_interval}
+        lately = {n: one for n, one in lately.items() if began - one.silent_at < SHARED * self._retry_interval}
         names = [name for name in events if name not in lately][:_MOST_PROBED]
         answers = dict(zip(names, await asyncio.gather(*(self._ask(name, timeout) for name in names)), strict=True))
         self._silent = {name: part.away() for name, part in lately.items()}
@@ -150,7 +152,7 @@ class WatchedParts:
     async def _ask(self, name: str, timeout: float) -> str:
         """Why a part does not answer; empty where it does."""
         try:
-            async with asyncio.timeout(timeout + _PROBE_GRACE):
+            async with asyncio.timeout(timeout + PROBE_GRACE):
                 await self._publisher.probe_destination(name, timeout)
         except Exception as error:  # noqa: BLE001 - whatever a client raises
             return str(error) or f"no answer within {in_words(timeout)}"

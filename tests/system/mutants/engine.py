@@ -107,7 +107,7 @@ ENGINE: Final = (
         "a settle ignores the fences of leases renewed in parts",
         "relay/engine/fences.py",
         "fence=lease.fence)",
-        "fence=self.own.fence)",
+        "fence=self._own.fence)",
         (f"{_BATCH}::test_leases_renewed_in_parts_have_fences_of_their_own", _BATCH, _LEASE),
     ),
     Mutant(

@@ -30,7 +30,7 @@ PROOFS: Final = (
     Mutant(
         "a lease in a transaction is renewed",
         "relay/engine/fences.py",
-        "        if self.pinned:\n            event_ids",
+        "        if self._pinned:\n            event_ids",
         "        if False:\n            event_ids",
         (f"{_PINNED}::test_a_pinned_lease_is_not_renewed_and_others_of_its_claim_are",),
     ),
