@@ -88,26 +88,6 @@ class Portion:
 class Batch(Leased):
     """The events of one claim."""
 
-    __slots__ = (
-        "_ambiguous",
-        "aside",
-        "attempts",
-        "bytes_held",
-        "claimed_at",
-        "followers",
-        "handed_over",
-        "last_chance",
-        "offered",
-        "offered_at",
-        "sent_at",
-        "suspects",
-        "trace",
-        "undecided",
-        "verdicts",
-        "waiting",
-        "writing",
-    )
-
     def __init__(
         self,
         lease: Lease,

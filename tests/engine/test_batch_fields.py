@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import relay.engine.batch
+from relay.core.event import Fence
 from relay.core.storage import Settlement
 from relay.engine.batch import Batch, Portion
+from relay.engine.fences import Lease
 from tests.support.paths import ROOT
 
-FIELDS = {*Batch.__slots__, *Portion.__dataclass_fields__, *Settlement.__dataclass_fields__}
+BATCH = Batch(Lease.of(Fence(datetime(2030, 1, 1, tzinfo=UTC)), 0.0, 30.0), [], 0.0)
+FIELDS = {*vars(BATCH), *Portion.__dataclass_fields__, *Settlement.__dataclass_fields__}
 CHANGING = {
     "append",
     "clear",
