@@ -136,10 +136,11 @@ async def test_a_part_whose_instance_is_stopped_is_taken_over_and_the_old_one_is
     gapless_store: EventStore, database: Database
 ) -> None:
     await grow(gapless_store, 20)
-    stopped = gapless_store.subscribe("stopped", part=(1, 2), lease=LEASE, batch_size=5)
+    process = await EventStore.connect(database.url)  # of its own: the other instance's lease is renewed
+    stopped = process.subscribe("stopped", part=(1, 2), lease=LEASE, batch_size=5)
     first = await anext(stopped)
     second = await anext(stopped)
-    await frozen(gapless_store)
+    await frozen(process)
     async with contextlib.aclosing(gapless_store.subscribe("stopped", part=(1, 2), lease=LEASE)) as other:
         taken = await anext(other)
         assert [event.sequence_num for event in taken][:5] == [event.sequence_num for event in second]
@@ -154,6 +155,7 @@ async def test_a_part_whose_instance_is_stopped_is_taken_over_and_the_old_one_is
     later = await asyncio.wait_for(waiting, 30)
     assert later.events[0].sequence_num == next_batch.events[0].sequence_num > taken.events[-1].sequence_num
     await stopped.aclose()
+    await process.close()
 
 
 async def test_a_group_is_listed_moved_and_deleted_with_all_its_parts(gapless_store: EventStore) -> None:
