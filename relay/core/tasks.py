@@ -1,8 +1,10 @@
-"""Wait for one task. Called wherever an event has its way; nothing here fails."""
+"""One task: wait for it, or run it beside other work. Nothing here fails."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 
@@ -29,3 +31,15 @@ async def ended(task: asyncio.Future[Any], seconds: float | None = None) -> bool
             timer.cancel()
         task.remove_done_callback(wake)
     return task.done()
+
+
+@contextlib.asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run ``work`` as a task of that name while the body runs, and cancel it then."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -9,7 +9,9 @@ async with await EventStore.connect(url, schema="bank") as store:
                        outbox={"AccountOpened": "bank.accounts"})
 
 ``event_store`` is the public class, made of parts: ``append``, ``read``, ``subscriptions``, ``tenants``, ``archive``,
-``deletion``, ``schema``. ``announcement`` makes outbox rows of events, ``notifying`` wakes readers after a commit.
+``deletion``, ``schema``. ``announcement`` makes outbox rows of events, ``notifying`` notifies after a commit,
+``wakeup`` listens. Positions are assigned in SQL (``sql/eventstore/positions_gapless.sql``, ``positions_settled.sql``);
+a page of all tenants is read from their ``partitions``. ``browse`` and ``states`` are for operators.
 
 A ``subscription`` reads each ``batch`` under a ``lease`` (``renewal``), as one instance or as a part of ``groups``;
 ``process`` calls a handler, and sets failing streams aside (``parking``; ``parked`` is the operator's side).

@@ -6,8 +6,7 @@ them, so that no row is beyond what Python can decode.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, LiteralString, NamedTuple, TypeVar
+from typing import Final, LiteralString, NamedTuple
 from uuid import UUID
 
 from relay.eventstore.database import Connection, Row, Values
@@ -19,8 +18,6 @@ from relay.eventstore.tenants import check_tenant
 from relay.postgres.codec import MOMENTS, Moment
 from relay.postgres.deadline_pool import DeadlinePool
 from relay.postgres.url import connection_parameters
-
-T = TypeVar("T")
 
 STATEMENT_SECONDS: Final = 5.0
 """A statement that takes longer is cancelled, with StorageTimeout."""
@@ -39,7 +36,6 @@ class StoreSummary(NamedTuple):
     """``gapless`` or ``settled``."""
     notify: bool
     newest: int
-    """The newest assigned position."""
     horizon: int
     """How far a reader may read: an open transaction holds back what is above."""
 
@@ -101,7 +97,7 @@ class StoreBrowser:
             positions, notify = settings[0] if settings else ("gapless", False)
             return StoreSummary(positions, notify, newest, horizon)
 
-        return await self._run("reading the event store", read)
+        return await self._pool.run("reading the event store", read)
 
     async def tenants(self, after: UUID | None, limit: int) -> list[UUID]:
         """Tenants in the order of their ids, those after one."""
@@ -111,7 +107,7 @@ class StoreBrowser:
             rows = await self._rows(connection, "browse:tenants", {"after": after, "limit": limit}, *tags)
             return [row[0] for row in rows]
 
-        return await self._run("listing tenants", read)
+        return await self._pool.run("listing tenants", read)
 
     async def streams(self, tenant_id: UUID, after: UUID | None, limit: int) -> list[StreamSummary]:
         """A tenant's streams in the order of their ids, those after one. Raises UnknownTenant."""
@@ -123,7 +119,7 @@ class StoreBrowser:
             rows = await self._rows(connection, "browse:streams", values, *tags)
             return [StreamSummary(*row) for row in rows]
 
-        return await self._run("listing streams", read)
+        return await self._pool.run("listing streams", read)
 
     async def events(
         self, tenant_id: UUID, stream_id: UUID, before: int | None, limit: int, *, with_data: bool
@@ -145,7 +141,7 @@ class StoreBrowser:
             rows = await self._rows(connection, "browse:events", values, *(("data",) if with_data else ()))
             return [ListedStreamEvent(*row) for row in rows]
 
-        return await self._run("reading a stream", read)
+        return await self._pool.run("reading a stream", read)
 
     async def subscriptions(self) -> list[SubscriptionState]:
         """All subscriptions with their lag and holders, as ``EventStore.list_subscriptions``."""
@@ -154,7 +150,7 @@ class StoreBrowser:
             [(horizon, *_)] = await self._rows(connection, "read:horizon")
             return await states_of(connection, self._statements, horizon)
 
-        return await self._run("listing subscriptions", read)
+        return await self._pool.run("listing subscriptions", read)
 
     async def parked(self, subscription: str | None, limit: int) -> list[ParkedStream]:
         """The streams that one subscription has set aside, or all have, the oldest first, by the names in the table."""
@@ -163,10 +159,7 @@ class StoreBrowser:
             rows = await self._rows(connection, "parking:list", {"name": subscription, "limit": limit})
             return [ParkedStream(*row) for row in rows]
 
-        return await self._run("listing parked streams", read)
-
-    async def _run(self, doing: str, work: Callable[[Connection], Awaitable[T]]) -> T:
-        return await self._pool.run(doing, work)
+        return await self._pool.run("listing parked streams", read)
 
     async def _rows(self, connection: Connection, name: str, values: Values | None = None, *tags: str) -> list[Row]:
         """The rows of a statement, from the binary protocol: times beyond Python's calendar are texts."""

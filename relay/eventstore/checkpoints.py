@@ -13,16 +13,14 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import NamedTuple
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncCursor
 from psycopg.rows import TupleRow, tuple_row
 
 from relay.core.checkpoint import START, Checkpoint, checkpoint_values
 from relay.core.errors import PositionsWentBack
-from relay.eventstore.database import execute
+from relay.eventstore.database import Connection, execute
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.pipeline import one_transaction
-
-Pool = AsyncConnection[TupleRow]
 
 
 class Horizon(NamedTuple):
@@ -39,7 +37,7 @@ class Horizon(NamedTuple):
     """Another one after a failover, a restore or a restart."""
 
 
-async def look(connection: Pool, statements: EventStoreStatements, after: Checkpoint = START) -> Horizon:
+async def look(connection: Connection, statements: EventStoreStatements, after: Checkpoint = START) -> Horizon:
     """The horizon, once ``after`` was compared with the event that stands there now; in one trip to the database.
 
     A standby may not have received the position yet: there it is accepted.
@@ -61,7 +59,7 @@ async def look(connection: Pool, statements: EventStoreStatements, after: Checkp
     return horizon
 
 
-async def last_up_to(connection: Pool, statements: EventStoreStatements, position: int) -> Checkpoint:
+async def last_up_to(connection: Connection, statements: EventStoreStatements, position: int) -> Checkpoint:
     """The checkpoint of the last event up to a position that this reader may see; ``START`` where there is none."""
     rows = await execute(connection, statements.text("eventstore/read:last_row"), {"position": position})
     if not rows:

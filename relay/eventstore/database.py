@@ -22,6 +22,7 @@ from psycopg.rows import TupleRow, tuple_row
 from psycopg.types.json import set_json_loads
 
 from openoutbox.failure import StatementFailure
+from relay.core.backoff import RetryPolicy
 from relay.core.errors import StorageError, StorageUnavailable
 from relay.postgres import errors
 from relay.postgres.codec import decode_json
@@ -43,6 +44,9 @@ ID_STATE: Final = "ES003"
 """What ``event_append_once`` raises for an id that stands for another event."""
 COUNTER_STATE: Final = "ES005"
 """What the first append of a session raises where the positions have not come along with the events."""
+
+OUTAGE: Final = RetryPolicy(max_attempts=1, base_delay=0.1, max_delay=5.0, jitter=0.25)
+"""Seconds between the attempts of a subscription whose database does not answer, without end."""
 
 DEADLINE: Final = 30.0
 """Seconds without any part of an answer, after which a statement is cancelled, with StorageTimeout."""

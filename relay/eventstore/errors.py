@@ -29,7 +29,6 @@ class VersionConflict(EventStoreError):
     def __init__(self, expected: int, actual: int) -> None:
         super().__init__(f"the stream was expected to have version {int(expected)}, but it has version {actual}")
         self.expected = expected
-        """The version the caller asked for."""
         self.actual = actual
         """The version the stream has; 0 when it has no event."""
 

@@ -54,9 +54,7 @@ class NewEvent:
     """An id of the application's, unique within the stream: a repeated append of the same events writes nothing.
     Without one, each append is another one. Stored beside the event; ``StoredEvent`` does not have it."""
     data_json: str | None = field(init=False, repr=False, compare=False)
-    """The JSON text of ``data``."""
     meta_json: str = field(init=False, repr=False, compare=False)
-    """The JSON text of ``meta``."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, str):

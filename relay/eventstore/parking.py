@@ -42,7 +42,6 @@ class ParkedStream(NamedTuple):
     version: int
     """Of the same event."""
     tries: int
-    """How often it was tried."""
     error: str
     """Of the last try."""
     retrying: bool

@@ -1,9 +1,4 @@
-"""What the parts of ``EventStore`` have in common.
-
-The public class is composed of parts, one module each: ``SchemaPart``, ``TenantPart``, ``AppendPart``, ``ReadPart``,
-``SubscriptionPart``, ``ArchivePart`` and ``DeletionPart``. A part holds the public methods of its topic and what they
-do.
-"""
+"""What the parts of ``EventStore`` have in common: ``relay.eventstore.event_store`` composes it of one a module."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from typing import Final
 from relay.core.backoff import RetryPolicy
 from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
 from relay.eventstore.batch import SubscriptionBatch
-from relay.eventstore.database import NO_DEADLINE, Connection, Database
+from relay.eventstore.database import NO_DEADLINE, OUTAGE, Connection, Database
 from relay.eventstore.errors import SubscriptionLost
 from relay.eventstore.model import StoredEvent
 
@@ -31,7 +31,6 @@ Handler = Callable[[StoredEvent, Connection], Awaitable[None]]
 
 DEFAULT_RETRY: Final = RetryPolicy(max_attempts=5, base_delay=0.5, max_delay=30.0, jitter=0.15)
 """Tries of a failing event, and seconds between them."""
-_OUTAGE: Final = RetryPolicy(max_attempts=1, base_delay=0.1, max_delay=5.0, jitter=0.25)  # seconds; never gives up
 
 
 class _HandlerFailed(Exception):
@@ -112,6 +111,6 @@ class Processing:
                 await self._wait(failures, error)
 
     async def _wait(self, failures: int, error: StorageError) -> None:
-        delay = _OUTAGE.delay(failures, random.random())
+        delay = OUTAGE.delay(failures, random.random())
         _log.warning("subscription %s: %s; it tries again in %.1f s", self._name, error, delay)
         await asyncio.sleep(delay)

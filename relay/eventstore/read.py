@@ -16,8 +16,8 @@ from uuid import UUID
 
 from relay.core.checkpoint import START, Checkpoint
 from relay.core.errors import ConfigError, EventError
-from relay.eventstore.checkpoints import Horizon, Pool, last_up_to, look
-from relay.eventstore.database import Database, Row, execute
+from relay.eventstore.checkpoints import Horizon, last_up_to, look
+from relay.eventstore.database import Connection, Database, Row, execute
 from relay.eventstore.decoding import decoded, fetch_events
 from relay.eventstore.errors import UndecodableEvent
 from relay.eventstore.model import LARGEST_POSITION, LARGEST_VERSION, StoredEvent, checked_id, checked_position
@@ -26,7 +26,7 @@ from relay.eventstore.partitions import TenantPartitions
 from relay.eventstore.sessions import named
 from relay.eventstore.statements import EventStoreStatements
 
-_TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of through the feed
+_TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of by the feed
 _MOST_LOOKED_AT: Final = 10_000
 """Events that one page looks at, whether its filter passes them or not."""
 
@@ -63,7 +63,6 @@ class EventPage:
     head: int
     """How far a reader may read now."""
     newest: int
-    """The newest assigned position."""
     more: bool
     """Whether a bound has ended the page before that."""
     waiting: bool
@@ -80,11 +79,9 @@ class EventsRead(list[StoredEvent]):
         self.checkpoint = page.checkpoint
         """From where to continue, also past events that the filter left out."""
         self.position = page.checkpoint.position
-        """Its position."""
         self.head = page.head
         """How far a reader could read."""
         self.more = page.more
-        """Whether there is more to read now."""
 
 
 class Reader:
@@ -94,10 +91,10 @@ class Reader:
         self._database = database
         self._statements = statements
         self._partitions = TenantPartitions(statements)
-        self._remembered: tuple[Pool, Horizon] | None = None
+        self._remembered: tuple[Connection, Horizon] | None = None
         """The highest horizon, and the connection that has returned it."""
 
-    async def horizon(self, connection: Pool, after: Checkpoint = START) -> Horizon:
+    async def horizon(self, connection: Connection, after: Checkpoint = START) -> Horizon:
         """How far a reader may read. Raises PositionsWentBack when the event at ``after`` is another one.
 
         The database's answer may go back: a writer that looked up its registration long ago and registers now is below
@@ -127,7 +124,7 @@ class Reader:
     async def checkpoint(self, position: int) -> Checkpoint:
         """The checkpoint of a position alone. Raises PositionsWentBack for one above the newest."""
 
-        async def look_up(connection: Pool) -> Checkpoint:
+        async def look_up(connection: Connection) -> Checkpoint:
             await self.horizon(connection, Checkpoint(position))
             return await last_up_to(connection, self._statements, position)
 
@@ -151,7 +148,7 @@ class Reader:
         ``PositionsWentBack``.
         """
 
-        async def read(connection: Pool) -> EventPage:
+        async def read(connection: Connection) -> EventPage:
             horizon = await self.horizon(connection, after)
             position, end = after.position, min(horizon.settled, until)
             while True:
@@ -169,7 +166,7 @@ class Reader:
         return await self._database.run("read events", read)
 
     async def _reached(
-        self, connection: Pool, after: Checkpoint, position: int, events: Sequence[StoredEvent]
+        self, connection: Connection, after: Checkpoint, position: int, events: Sequence[StoredEvent]
     ) -> Checkpoint:
         """The checkpoint of a page that has come to a position: of the last event there that this reader may see."""
         if events and events[-1].sequence_num == position:
@@ -180,7 +177,9 @@ class Reader:
         reached = await last_up_to(connection, self._statements, position)
         return reached if reached.position > last.position else last
 
-    async def _rows(self, connection: Pool, after: int, end: int, limit: int, event_filter: EventFilter) -> _RowsRead:
+    async def _rows(
+        self, connection: Connection, after: int, end: int, limit: int, event_filter: EventFilter
+    ) -> _RowsRead:
         """The next events up to a position, as far as the bounds of a page go."""
         types = None if event_filter.types is None else list(event_filter.types)
         values: dict[str, object] = {"after": after, "limit": limit, "types": types}
@@ -202,7 +201,7 @@ class Reader:
 
     async def _window(
         self,
-        connection: Pool,
+        connection: Connection,
         tenants: Sequence[UUID] | None,
         values: dict[str, object],
         end: int,
@@ -330,7 +329,7 @@ def _text(statements: EventStoreStatements, name: str, values: dict[str, object]
 
 
 async def _from_partitions(
-    connection: Pool, statements: EventStoreStatements, tenants: Sequence[UUID], values: dict[str, object]
+    connection: Connection, statements: EventStoreStatements, tenants: Sequence[UUID], values: dict[str, object]
 ) -> list[Row]:
     """Pages of a few tenants, merged. All see everything up to the horizon, which was taken before."""
     statement = _text(statements, "tenant_page", values)

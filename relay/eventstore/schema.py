@@ -77,8 +77,7 @@ class SchemaPart(StorePart):
         """Grant database role ``role`` the rights of a reader, a writer, a subscriber or the console.
 
         The documents list them. Repeatable. A subscriber may also read. No role but the owner may use the store
-        before. Raises ``ConfigError``
-        for another access, and when the store does not exist.
+        before. Raises ``ConfigError`` for another access, and when the store does not exist.
         """
         if access not in _GRANTS:
             raise ConfigError(f"access: {access!r}; choose from {', '.join(_GRANTS)}")

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 from relay.core.errors import StorageError
+from relay.core.tasks import beside
 from relay.eventstore.database import Connection, Database, Row, execute
 from relay.eventstore.statements import EventStoreStatements
 
@@ -37,13 +38,8 @@ async def saying_who_blocks(
 ) -> AsyncIterator[None]:
     """Log which sessions that of ``connection`` waits for, after 5 s, and again when these are others."""
     [(pid,)] = await execute(connection, statements.text("eventstore/tenants:own_pid"))
-    task = asyncio.create_task(_look(database, statements, pid, doing), name="eventstore-blockers")
-    try:
+    async with beside(_look(database, statements, pid, doing), "eventstore-blockers"):
         yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def _look(database: Database, statements: EventStoreStatements, pid: int, doing: str) -> None:

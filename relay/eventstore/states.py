@@ -8,8 +8,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from relay.eventstore.checkpoints import Pool
-from relay.eventstore.database import Database, Row, execute
+from relay.eventstore.database import Connection, Database, Row, execute
 from relay.eventstore.groups import slot_positions
 from relay.eventstore.read import Reader
 from relay.eventstore.statements import EventStoreStatements
@@ -45,14 +44,14 @@ class SubscriptionState(NamedTuple):
 async def read_states(database: Database, statements: EventStoreStatements, reader: Reader) -> list[SubscriptionState]:
     """All subscriptions, by their names as they are stored."""
 
-    async def read(connection: Pool) -> list[SubscriptionState]:
+    async def read(connection: Connection) -> list[SubscriptionState]:
         horizon = await reader.horizon(connection)
         return await states_of(connection, statements, horizon.settled)
 
     return await database.run("list subscriptions", read)
 
 
-async def states_of(connection: Pool, statements: EventStoreStatements, horizon: int) -> list[SubscriptionState]:
+async def states_of(connection: Connection, statements: EventStoreStatements, horizon: int) -> list[SubscriptionState]:
     """The same over a connection of the caller's; ``horizon`` is how far a reader may read."""
     rows = await execute(connection, statements.text("eventstore/subscriptions:list"))
     is_any_grouped = any(row[1] for row in rows)
@@ -70,7 +69,7 @@ async def states_of(connection: Pool, statements: EventStoreStatements, horizon:
     return [state._replace(parked=parked.get(state.name, 0)) for state in states]
 
 
-async def _groups(connection: Pool, statements: EventStoreStatements) -> list[tuple[SubscriptionState, str]]:
+async def _groups(connection: Connection, statements: EventStoreStatements) -> list[tuple[SubscriptionState, str]]:
     """Of every group, its members and its slots without one, each with the positions of the slots."""
     rows = await execute(connection, statements.text("eventstore/subscription_groups:list"))
     groups = []
@@ -83,7 +82,7 @@ async def _groups(connection: Pool, statements: EventStoreStatements) -> list[tu
 
 
 async def _with_lag(
-    connection: Pool,
+    connection: Connection,
     statements: EventStoreStatements,
     state: SubscriptionState,
     horizon: int,
@@ -105,7 +104,7 @@ async def _with_lag(
     return state._replace(lag_events=events)
 
 
-async def _age(connection: Pool, statements: EventStoreStatements, rows: Sequence[Row]) -> float | None:
+async def _age(connection: Connection, statements: EventStoreStatements, rows: Sequence[Row]) -> float | None:
     """Seconds since the oldest of the events was written; None where none of them exists."""
     tenants = list({row[1] for row in rows})
     ages = []

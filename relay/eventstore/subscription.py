@@ -21,11 +21,11 @@ from datetime import datetime
 from typing import Final, Literal
 from uuid import uuid4
 
-from relay.core.backoff import RetryPolicy
 from relay.core.checkpoint import START, Checkpoint
 from relay.core.errors import ConfigError, PositionsWentBack, StorageBusy, StorageError, StorageUnavailable
+from relay.core.tasks import beside
 from relay.eventstore.batch import BatchContent, SubscriptionBatch
-from relay.eventstore.database import Database
+from relay.eventstore.database import OUTAGE, Database
 from relay.eventstore.errors import SubscriptionDeleted, SubscriptionLost
 from relay.eventstore.groups import WHOLE, Part
 from relay.eventstore.lease import LAZILY, SubscriptionClaim, SubscriptionLease
@@ -46,7 +46,6 @@ Undecodable = Literal["stop", "set aside"]
 _ASKS_PER_LEASE: Final = 3
 _SHORTEST_WAIT: Final = 0.002  # seconds; for events behind an open transaction, doubled up to the longest
 _LONGEST_WAIT: Final = 0.1
-_RECONNECT: Final = RetryPolicy(max_attempts=1, base_delay=0.1, max_delay=5.0, jitter=0.25)  # seconds; never gives up
 _BLOCKED_LONG: Final = 5.0  # seconds behind an open append after which the log names it
 _CHECKPOINT_WHEN_IDLE: Final = 5.0  # seconds between checkpoints while the filter passes no event
 
@@ -56,7 +55,6 @@ class SubscriptionOptions:
     """How a subscription reads. Times are seconds. Raises ConfigError or EventError for an invalid one."""
 
     batch_size: int
-    """Maximum number of events in one batch."""
     event_filter: EventFilter
     start: Start
     """Where a new subscription begins: a position, after which the first event comes, or the beginning or end."""
@@ -144,7 +142,7 @@ class Subscription:
                     claim = await self._become_active()
                     async with (
                         self._renewals.keeping(self._lease.renewal(), self._interval, self._lose(woken)),
-                        self._watching(claim, woken),
+                        beside(self._watch(claim, woken), f"eventstore-lease-{self._name}"),
                     ):
                         async for batch in self._active(claim, woken):
                             yield batch
@@ -165,7 +163,7 @@ class Subscription:
     async def _reconnect(self, failure: StorageError) -> None:
         """Wait, longer after each failure in a row; connections that were lost are replaced when they are used."""
         self._failures += 1
-        delay = _RECONNECT.delay(self._failures, random.random())
+        delay = OUTAGE.delay(self._failures, random.random())
         _log.warning("subscription %s: %s; it connects again in %.1f s", self._name, failure, delay)
         await asyncio.sleep(delay)
 
@@ -328,16 +326,6 @@ class Subscription:
             woken.set()
 
         return lose
-
-    @contextlib.asynccontextmanager
-    async def _watching(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._watch(claim, woken), name=f"eventstore-lease-{self._name}")
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     async def _watch(self, claim: SubscriptionClaim, woken: asyncio.Event) -> None:
         """While the consumer works: look for slots that have become free, which wake it too, and measure the lag."""
