@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol
 
 from relay.core.event import Fence, OutboxEvent
 from relay.core.outcome import Outcome
-from relay.core.verdict import Verdict
 
 
 class SettledAttempt(NamedTuple):
@@ -18,9 +17,7 @@ class SettledAttempt(NamedTuple):
 
     event: OutboxEvent
     outcome: Outcome
-    """What the broker's side said."""
-    verdict: Verdict
-    """The verdict on it. A release uses up no attempt and is not recorded."""
+    """What the broker's side said. What was released has used up no attempt, and is not recorded."""
     claimed_at: Fence
     """The ``locked_at`` of the claim that returned the event, not of a renewal: ``event.age`` counts up to it."""
     seconds: float

@@ -3,9 +3,10 @@
 ``open_delivery_log`` opens one of three drivers (``postgres``, ``clickhouse``, ``memory``) behind one ``interface``;
 importing this imports no database library. ``records`` and ``query`` are its types.
 
-The relay's ``recorder`` writes: ``mapping`` makes an entry of an attempt, ``entries`` checks it, ``quarantine`` keeps
-what no driver can store, ``pace`` leaves the engine its time. Reading: ``paging`` and ``cursor`` for lists,
-``measures`` and ``buckets`` for counts, ``limits`` for both. ``follow``, ``export`` and ``copy`` are for ``relay-cli``.
+The relay's ``recorder`` writes, and tries again while the log does not answer: ``mapping`` makes an entry of an
+attempt, ``entries`` checks it, ``quarantine`` keeps what no driver can store, ``pace`` leaves the engine its time.
+Reading: ``paging`` and ``cursor`` for lists, ``measures`` and ``buckets`` for counts, ``limits`` for both. ``follow``,
+``export`` and ``copy`` are for ``relay-cli``.
 """
 
 from relay.deliverylog.errors import (

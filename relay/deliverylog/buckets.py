@@ -31,11 +31,6 @@ class Slots:
     width: int | None
     """Milliseconds; None for months."""
 
-    @property
-    def first(self) -> datetime:
-        """The begin of the first bucket."""
-        return from_ms(self.begins[0])
-
     def slot(self, milliseconds: int) -> int:
         """The begin of the bucket that holds an instant of the range."""
         if self.width is not None:

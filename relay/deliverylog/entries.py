@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from relay.deliverylog.paging import storable
@@ -24,6 +25,17 @@ DEEPEST = 64
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _HIGHEST_NUMBER = 2**31 - 1
+_KEYS = (
+    "event id",
+    "tenant_id",
+    "event destination_id",
+    "event topic",
+    "attempt id",
+    "destination_id",
+    "destination_type",
+    "topic",
+)
+"""What ``_keys`` returns first, for messages."""
 
 
 class LogRow(NamedTuple):
@@ -160,7 +172,24 @@ def _check(event: LoggedEvent, attempt: LoggedAttempt) -> None:
 
 def _all_short_ascii(event: LoggedEvent, attempt: LoggedAttempt) -> bool:
     """Whether the keys and the code are texts that need no closer look: this is on the path of every attempt."""
-    keys = (
+    try:
+        together = "".join(_keys(event, attempt)) + (attempt.code or "")
+    except TypeError:
+        return False
+    return len(together) <= LONGEST_KEY and together.isascii() and "\x00" not in together
+
+
+def _check_keys(event: LoggedEvent, attempt: LoggedAttempt) -> None:
+    for what, text in zip_longest(_KEYS, _keys(event, attempt), fillvalue="matched destination"):
+        _check_text(what, text)
+        if len(text) * 4 > LONGEST_KEY and len(text.encode()) > LONGEST_KEY:
+            raise ValueError(f"{what} is longer than {LONGEST_KEY} bytes")
+    if attempt.code is not None:
+        _check_text("code", attempt.code)
+
+
+def _keys(event: LoggedEvent, attempt: LoggedAttempt) -> tuple[str, ...]:
+    return (
         event.id,
         event.tenant_id,
         event.destination_id,
@@ -169,38 +198,8 @@ def _all_short_ascii(event: LoggedEvent, attempt: LoggedAttempt) -> bool:
         attempt.destination_id,
         attempt.destination_type,
         attempt.topic,
-        attempt.code or "",
         *event.matched_destination_ids,
     )
-    try:
-        together = "".join(keys)
-    except TypeError:
-        return False
-    return len(together) <= LONGEST_KEY and together.isascii() and "\x00" not in together
-
-
-def _check_keys(event: LoggedEvent, attempt: LoggedAttempt) -> None:
-    for what, text in _keys(event, attempt):
-        _check_text(what, text)
-        if len(text) * 4 > LONGEST_KEY and len(text.encode()) > LONGEST_KEY:
-            raise ValueError(f"{what} is longer than {LONGEST_KEY} bytes")
-    if attempt.code is not None:
-        _check_text("code", attempt.code)
-
-
-def _keys(event: LoggedEvent, attempt: LoggedAttempt) -> list[tuple[str, str]]:
-    keys = [
-        ("event id", event.id),
-        ("tenant_id", event.tenant_id),
-        ("event destination_id", event.destination_id),
-        ("event topic", event.topic),
-        ("attempt id", attempt.id),
-        ("destination_id", attempt.destination_id),
-        ("destination_type", attempt.destination_type),
-        ("topic", attempt.topic),
-    ]
-    keys.extend(("matched destination", matched) for matched in event.matched_destination_ids)
-    return keys
 
 
 def _check_text(what: str, text: str) -> None:

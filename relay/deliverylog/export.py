@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.query import MOST_LIMIT, ListAttempts
-from relay.deliverylog.records import AttemptRecord, LoggedAttempt
+from relay.deliverylog.records import LoggedAttempt
 from relay.deliverylog.text import attempt_json, encode_json
 
 FORMATS: Final = ("csv", "jsonl")
@@ -36,13 +36,13 @@ async def export_attempts(
     base64, and in CSV what is a list or a map is JSON, None is empty and a flag is ``true`` or ``false``.
     """
     query = replace(filters, order="asc", sort_by="time", limit=MOST_LIMIT, prev=None, include_data=with_data)
-    encode = _encode_csv if form == "csv" else _encode_lines
     text = _csv([_header(with_data=with_data)]) if form == "csv" else ""
     count, cursor = 0, None
     while True:
         page = await store.list_attempts(replace(query, next=cursor))
         count += len(page.items)
-        text += encode(page.items, lambda record: attempt_json(record, with_data=with_data))
+        attempts = [attempt_json(record, with_data=with_data) for record in page.items]
+        text += _csv(map(_cells, attempts)) if form == "csv" else "".join(map(_line, attempts))
         if text:
             yield ExportPage(text, count)
         text, cursor = "", page.next
@@ -54,17 +54,14 @@ def _header(*, with_data: bool) -> list[str]:
     return [*_ATTEMPT, *(f"event_{name}" for name in _EVENT), *(["event_data_base64"] if with_data else [])]
 
 
-def _encode_lines(records: Sequence[AttemptRecord], as_json: Callable[[AttemptRecord], dict[str, Any]]) -> str:
-    return "".join(f"{encode_json(as_json(record)).decode()}\n" for record in records)
+def _line(fields: dict[str, Any]) -> str:
+    return f"{encode_json(fields).decode()}\n"
 
 
-def _encode_csv(records: Sequence[AttemptRecord], as_json: Callable[[AttemptRecord], dict[str, Any]]) -> str:
-    lines = []
-    for fields in map(as_json, records):
-        event = fields["event"]
-        cells = [*(fields[name] for name in _ATTEMPT), *(event[name] for name in _EVENT)]
-        lines.append([_cell(value) for value in (*cells, *([event["data_base64"]] if "data_base64" in event else []))])
-    return _csv(lines)
+def _cells(fields: dict[str, Any]) -> list[str]:
+    event = fields["event"]
+    names = (*_EVENT, *(["data_base64"] if "data_base64" in event else []))
+    return [_cell(value) for value in (*(fields[name] for name in _ATTEMPT), *(event[name] for name in names))]
 
 
 def _cell(value: object) -> str:
@@ -73,7 +70,7 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _csv(lines: Sequence[Sequence[str]]) -> str:
+def _csv(lines: Iterable[Sequence[str]]) -> str:
     target = io.StringIO()
     csv.writer(target, lineterminator="\n").writerows(lines)
     return target.getvalue()

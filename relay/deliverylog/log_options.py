@@ -32,7 +32,6 @@ class RecorderOptions:
     flush_interval: float
     """Seconds that an attempt waits for its batch to fill."""
     failed_only: bool
-    """Whether only failed attempts are recorded."""
     queue_size: int
     """Maximum number of queued attempts; further ones are dropped."""
     close_timeout: float

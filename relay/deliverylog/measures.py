@@ -45,7 +45,6 @@ class Counts(NamedTuple):
     """Attempt number above 1."""
     manual_retries: int = 0
     number_sum: int = 0
-    """Sum of attempt numbers."""
 
 
 class MeasureTally(NamedTuple):
@@ -94,6 +93,12 @@ class Count:
     def most_combinations(self) -> int:
         """How many combinations of dimension values an answer has room for."""
         return ROW_LIMIT // (len(self.slots.begins) if self.slots else 1)
+
+    def variant(self, bound: Callable[[datetime], Any]) -> tuple[set[str], dict[str, Any]]:
+        """The tags and the values of a statement that counts so; ``bound`` makes the driver's value of a time."""
+        tags = {f"by_{dimension}" for dimension in self.dimensions} | {f"filter_{name}" for name in self.filters}
+        values = {name: list(alternatives) for name, alternatives in self.filters.items()}
+        return tags, {"start": bound(self.start), "end": bound(self.end), **values}
 
 
 def plan_count(query: MetricsQuery, measures: Mapping[str, Measure], dimensions: Sequence[str]) -> Count:

@@ -76,7 +76,7 @@ class MemoryDeliveryLog(DeliveryLog):
             del self._quarantine[entry_id]
 
     async def purge_quarantine(self, before: datetime | None) -> int:
-        """Forget entries that were quarantined at or before ``before``; None forgets all."""
+        """As of the interface."""
         ids = [entry.id for entry in self._quarantine.values() if before is None or entry.time <= before]
         await self._forget(ids)
         return len(ids)

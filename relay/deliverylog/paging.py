@@ -44,7 +44,6 @@ class Scan:
     position: Position | None
     backward: bool
     with_data: bool = True
-    """Whether to read payloads."""
 
     @property
     def fetch(self) -> int:

@@ -30,7 +30,6 @@ class QuarantinedEntry:
     id: str
     """The MD5 of the text, in hexadecimal: equal entries are quarantined once."""
     time: datetime
-    """When it was quarantined."""
     reason: str
     text: str
 

@@ -65,7 +65,6 @@ class ListAttempts:
     next: str | None = None
     prev: str | None = None
     include_data: bool = True
-    """As of ``ListEvents``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from relay.core.event import EventId
 from relay.core.optional_parts import ReplayRecord
 from relay.core.outcome import Acknowledged
 from relay.core.recorder import SettledAttempt
-from relay.core.verdict import Release
 from relay.deliverylog.errors import DeliveryLogBusy, DeliveryLogError, DeliveryLogUnavailable
 from relay.deliverylog.interface import DeliveryLog
 from relay.deliverylog.log_options import RecorderOptions
@@ -82,7 +81,6 @@ class Recorder:
         self._writing_since: float | None = None
         self._write_timeout = options.write_timeout
         self.written = 0
-        """Attempts that were written to the log."""
         self.quarantined = 0
         """Attempts that the log could not store and has quarantined."""
         self.dropped = 0
@@ -118,12 +116,11 @@ class Recorder:
             self._arrived += len(attempts)
             taken = [] if self._closing is not None else self._fitting(attempts)
             dropped = len(attempts) - len(taken)
+            self.dropped += dropped
             self._queue.extend(taken)
             self._queued_bytes += _event_bytes(taken)
             self._full = dropped > 0 and len(self._queue) > 0  # until the writer takes a batch
             due = self._writing_since is None and len(self._queue) >= self._options.batch_size
-        if dropped:
-            self._drop(dropped)
         if due and self._wake is not None:
             self._wake()
 
@@ -299,7 +296,7 @@ class Recorder:
                 entries = await self._entries(batch)
 
     def _bring_controls(self, batch: list[SettledAttempt]) -> None:
-        """No attempt of this batch goes through: the next ones in the queue come first now, and show what is to blame.
+        """No attempt of this batch is written: the next ones in the queue come first now, and show what is to blame.
 
         As many of the batch as it has no room for go to the end of the queue.
         """
@@ -323,8 +320,7 @@ class Recorder:
         first_replays = await self._first_replays(batch)
         entries = []
         for number, settled in enumerate(batch):
-            if not isinstance(settled.verdict, Release):
-                entries.append(log_entry(settled, self._options.naming, first_replays))
+            entries.append(log_entry(settled, self._options.naming, first_replays))
             if number % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         return entries

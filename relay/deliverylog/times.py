@@ -2,7 +2,7 @@
 
 Cursors count in milliseconds, so every time that enters the log, in a row or in a query, is floored to them;
 otherwise rows less than a millisecond apart would be skipped or repeated at a page's edge. Integer arithmetic
-only: going through a float is wrong for about one instant in a hundred.
+only: a float on the way is wrong for about one instant in a hundred.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import Acknowledged, Outcome, Resolution
 from relay.core.recorder import AttemptRecorder, SettledAttempt
 from relay.core.storage import Settlement
-from relay.core.verdict import DELIVER, Verdict
 
 
 class Attempts:
@@ -24,7 +23,7 @@ class Attempts:
     def __init__(self, recorder: AttemptRecorder) -> None:
         self._recorder = recorder
         self._acknowledged: list[tuple[Sequence[Resolution], float]] = []
-        self._failed: dict[EventId, tuple[OutboxEvent, Outcome, Verdict, float]] = {}
+        self._failed: dict[EventId, tuple[OutboxEvent, Outcome, float]] = {}
 
     def acknowledged(self, resolutions: Sequence[Resolution], seconds: float) -> None:
         """A group of outcomes that came together, ``seconds`` after the claim; what is no acknowledgement is ignored.
@@ -34,9 +33,9 @@ class Attempts:
         if self._recorder.wants_successes:
             self._acknowledged.append((resolutions, seconds))
 
-    def failed(self, event: OutboxEvent, outcome: Outcome, verdict: Verdict, seconds: float) -> None:
+    def failed(self, event: OutboxEvent, outcome: Outcome, seconds: float) -> None:
         """An attempt that failed, ``seconds`` after the claim."""
-        self._failed[event.event_id] = (event, outcome, verdict, seconds)
+        self._failed[event.event_id] = (event, outcome, seconds)
 
     def hand_over(self, settlement: Settlement, claimed_at: Fence) -> None:
         """Give the recorder the attempts of a settlement that is written, or their number if it has no room."""
@@ -48,8 +47,8 @@ class Attempts:
         for event_id in failures:
             failure = self._failed.pop(event_id, None)
             if failure is not None:
-                event, outcome, verdict, seconds = failure
-                attempts.append(SettledAttempt(event, outcome, verdict, claimed_at, seconds))
+                event, outcome, seconds = failure
+                attempts.append(SettledAttempt(event, outcome, claimed_at, seconds))
         self._recorder.record(attempts)
 
     def _take_acknowledged(self, delivered: set[EventId], claimed_at: Fence) -> list[SettledAttempt]:
@@ -61,7 +60,7 @@ class Attempts:
             for resolution in resolutions:
                 event, outcome = resolution
                 if event.event_id in delivered:
-                    settled_attempts.append(SettledAttempt(event, outcome, DELIVER, claimed_at, seconds))
+                    settled_attempts.append(SettledAttempt(event, outcome, claimed_at, seconds))
                 elif type(outcome) is Acknowledged:
                     rest.append(resolution)
             if rest:

@@ -185,7 +185,7 @@ class Decider:
         """Turn a failure into the verdict that is written, and say and record it."""
         verdict = decide(outcome, event.attempts, self._retry, random.random())
         if batch.attempts is not None and not isinstance(verdict, Release):
-            batch.attempts.failed(event, outcome, verdict, self._clock() - batch.sent_at)
+            batch.attempts.failed(event, outcome, self._clock() - batch.sent_at)
         batch.decide(event, verdict)
         if isinstance(verdict, Retry | Bury):
             self._counts.failed(event.event_type, dead=isinstance(verdict, Bury))

@@ -23,7 +23,6 @@ from relay.core.outcome import ACKNOWLEDGED, Transient
 from relay.core.outside import shown
 from relay.core.ports import Publisher
 from relay.core.recorder import SettledAttempt
-from relay.core.verdict import DELIVER, Retry
 from relay.deliverylog.mapping import Naming, log_entry
 from relay.engine.destination.routed import RoutedPublisher
 from relay.settings.settings import Settings
@@ -127,8 +126,8 @@ async def test_of_an_event_for_several_spans_name_all_and_the_log_those_that_lac
     naming = Naming("tenant_id", "relay", "several", built.logged)
     failed, whole = event._replace(acknowledged_by="first"), event._replace(acknowledged_by="second")
     logged = [
-        log_entry(SettledAttempt(failed, Transient("T", "no"), Retry(1.0, "T: no"), FENCE, 0.0), naming),
-        log_entry(SettledAttempt(whole, ACKNOWLEDGED, DELIVER, FENCE, 0.0), naming),
+        log_entry(SettledAttempt(failed, Transient("T", "no"), FENCE, 0.0), naming),
+        log_entry(SettledAttempt(whole, ACKNOWLEDGED, FENCE, 0.0), naming),
     ]
     assert [(one.attempt.destination_id, one.attempt.destination_type) for one in logged] == [
         ("second", "nats"),

@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from relay.core.event import EventId, Fence, OutboxEvent
-from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, Transient, Unreachable
+from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, Transient
 from relay.core.recorder import AttemptRecorder, SettledAttempt
-from relay.core.verdict import DELIVER, RELEASE, Bury, Retry, Verdict
 from relay.deliverylog import DeliveryLog, DeliveryLogUnavailable, ListAttempts, LogEntry, open_delivery_log
 from relay.deliverylog.entries import prepare
 from relay.deliverylog.log_options import RecorderOptions
@@ -30,11 +29,9 @@ from tests.support.waiting import eventually
 CLAIMED = Fence(datetime(2026, 3, 10, 12, 0, 0, 250_500, tzinfo=UTC))
 
 
-def settled(
-    number: int, outcome: Outcome = ACKNOWLEDGED, verdict: Verdict = DELIVER, headers: str = "{}", attempts: int = 2
-) -> SettledAttempt:
+def settled(number: int, outcome: Outcome = ACKNOWLEDGED, headers: str = "{}", attempts: int = 2) -> SettledAttempt:
     event = OutboxEvent(EventId(f"e{number:05d}"), "orders", None, b"payload", headers, attempts, 1.5)
-    return SettledAttempt(event, outcome, verdict, CLAIMED, 0.25)
+    return SettledAttempt(event, outcome, CLAIMED, 0.25)
 
 
 @asynccontextmanager
@@ -166,7 +163,7 @@ async def test_the_queue_is_bounded_in_bytes_too() -> None:
 async def test_quarantined_attempts_are_not_written_and_show_as_degraded() -> None:
     store = MemoryDeliveryLog()
     async with recording(opener(store), QUICK) as recorder:
-        recorder.record([settled(1), settled(2, Transient("bad\x00code", "refused"), Retry(1.0, "refused"))])
+        recorder.record([settled(1), settled(2, Transient("bad\x00code", "refused"))])
         await eventually(lambda: recorder.quarantined == 1)
         await eventually(lambda: recorder.written == 1)
         assert recorder.trouble == "quarantined 1 of 2 log entries: code holds a NUL or is not valid UTF-8"
@@ -274,18 +271,10 @@ async def test_a_refusing_log_does_not_hold_up_the_end() -> None:
 async def test_only_failures_if_asked() -> None:
     store = MemoryDeliveryLog()
     async with recording(opener(store), recorder_options(flush_interval=0.01, failed_only=True)) as recorder:
-        recorder.record([settled(1), settled(2, Transient("T", "why"), Retry(1.0, "T: why")), settled(3)])
+        recorder.record([settled(1), settled(2, Transient("T", "why")), settled(3)])
         await eventually(lambda: recorder.written == 1)
     (record,) = await all_items(store, ListAttempts())
     assert (record.attempt.event_id, record.attempt.status) == ("e00002", "failed")
-
-
-async def test_releases_are_not_attempts() -> None:
-    store = MemoryDeliveryLog()
-    async with recording(opener(store), QUICK) as recorder:
-        recorder.record([settled(1, Unreachable("gone"), RELEASE), settled(2)])
-        await eventually(lambda: recorder.written == 2)
-    assert len(await all_items(store, ListAttempts())) == 1
 
 
 async def test_a_log_database_that_restarts_is_picked_up_again(own_postgres: PostgresServer) -> None:
@@ -356,15 +345,10 @@ def test_the_mapping_of_a_delivery() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "verdict", "eligible"),
-    [
-        (Transient("LEADER", "moved"), Retry(1.0, ""), True),
-        (Transient("LEADER", "moved"), Bury(""), True),
-        (Permanent("LEADER", "moved"), Bury(""), False),
-    ],
+    ("outcome", "eligible"), [(Transient("LEADER", "moved"), True), (Permanent("LEADER", "moved"), False)]
 )
-def test_the_mapping_of_a_failure(outcome: Outcome, verdict: Verdict, eligible: bool) -> None:
-    entry = log_entry(settled(1, outcome, verdict, attempts=0), NAMING, {EventId("e00001"): CLAIMED})
+def test_the_mapping_of_a_failure(outcome: Outcome, eligible: bool) -> None:
+    entry = log_entry(settled(1, outcome, attempts=0), NAMING, {EventId("e00001"): CLAIMED})
     assert (entry.attempt.status, entry.attempt.code, entry.attempt.manual) == ("failed", "LEADER", True)
     assert entry.attempt.response_data == {"reason": "moved"}
     assert (entry.event.eligible_for_retry, entry.event.tenant_id) == (eligible, "")

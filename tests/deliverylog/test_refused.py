@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from relay.core.outcome import Transient
-from relay.core.verdict import Retry
 from relay.deliverylog import DeliveryLog, DeliveryLogError, ListAttempts, open_delivery_log
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
 from tests.deliverylog.making import BASE, all_items, attempt_ids, entry, ms
@@ -133,7 +132,7 @@ async def test_an_error_at_the_commit_of_a_page_keeps_its_state(
 async def recorded_around(opened: Callable[[], Awaitable[DeliveryLog]]) -> None:
     """The recorder has one bad row and no other: it says so, and the next one shows that the row is to blame."""
     async with recording(opened, QUICK) as recorder:
-        recorder.record([settled(1, Transient("bad", "refused"), Retry(1.0, "refused"))])
+        recorder.record([settled(1, Transient("bad", "refused"))])
         await eventually(lambda: recorder.trouble != "")
         assert recorder.quarantined == 0
         recorder.record([settled(2)])
@@ -142,7 +141,7 @@ async def recorded_around(opened: Callable[[], Awaitable[DeliveryLog]]) -> None:
         recorder.record([settled(3)])
         await eventually(lambda: recorder.written == 2)
         assert recorder.trouble == ""
-        recorder.record([settled(n, Transient("bad", "refused"), Retry(1.0, "refused")) for n in range(10, 60)])
+        recorder.record([settled(n, Transient("bad", "refused")) for n in range(10, 60)])
 
         def all_quarantined() -> bool:
             recorder.record([settled(4)])  # as many as come show what is to blame for the others

@@ -11,7 +11,6 @@ from relay.core.event import EventId, Fence, OutboxEvent
 from relay.core.outcome import ACKNOWLEDGED, Permanent, Resolution, Transient
 from relay.core.recorder import SettledAttempt
 from relay.core.storage import Settlement
-from relay.core.verdict import DELIVER, Bury, Retry
 from relay.engine.attempts import Attempts
 
 CLAIMED = Fence(datetime(2026, 3, 10, 12, 0, tzinfo=UTC))
@@ -68,9 +67,9 @@ def test_every_attempt_is_handed_over_when_its_settlement_is_written() -> None:
     attempts = Attempts(notes)
     refused, dead = Transient("T", "later"), Permanent("P", "never")
     attempts.acknowledged([*acknowledged("a", "b"), (event("c"), refused)], 1.0)
-    attempts.failed(event("c"), refused, Retry(1.0, "T: later"), 1.5)
+    attempts.failed(event("c"), refused, 1.5)
     attempts.acknowledged(acknowledged("d"), 2.0)
-    attempts.failed(event("e"), dead, Bury("P: never"), 2.5)
+    attempts.failed(event("e"), dead, 2.5)
     settlement = delivered("b", "d")
     settlement.retried.append((EventId("c"), "T: later", 1.0))
     settlement.released.append(EventId("f"))
@@ -80,7 +79,6 @@ def test_every_attempt_is_handed_over_when_its_settlement_is_written() -> None:
         ("d", ACKNOWLEDGED, 2.0),
         ("c", refused, 1.5),
     ]
-    assert notes.kept[0].verdict is DELIVER
     settlement = delivered("a")
     settlement.buried.append((EventId("e"), "P: never"))
     attempts.hand_over(settlement, CLAIMED)
@@ -111,7 +109,7 @@ def test_successes_that_the_recorder_does_not_want_are_not_kept() -> None:
     notes = Notes(wants_successes=False)
     attempts = Attempts(notes)
     attempts.acknowledged(Untouched(), 1.0)
-    attempts.failed(event("b"), Transient("T", "why"), Retry(1.0, "T: why"), 1.0)
+    attempts.failed(event("b"), Transient("T", "why"), 1.0)
     settlement = delivered("a")
     settlement.retried.append((EventId("b"), "T", 1.0))
     attempts.hand_over(settlement, CLAIMED)

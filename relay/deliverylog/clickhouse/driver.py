@@ -63,11 +63,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
         await self._client.rows(self._sql.text("fetch:ping"))
 
     async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:
-        """Create the tables or upgrade those of an earlier release, and apply the retention of the options.
-
-        Repeatable, and safe from several processes at once. Returns what was applied, or with ``dry_run`` what would
-        be; then nothing changes.
-        """
+        """As of the interface, and apply the retention of the options."""
         applied = await migration_list.migrate(self._client, self._sql, dry_run=dry_run)
         if self._options.retention_days and not dry_run:
             await self.apply_retention(self._options.retention_days)
@@ -125,8 +121,9 @@ class ClickHouseDeliveryLog(DeliveryLog):
 
     async def _set_aside(self, rejected: list[Rejected]) -> None:
         reasons = {as_text(one.entry): one.reason.encode("utf-8", "replace").decode() for one in rejected}
-        known = await self._client.rows(self._sql.text("quarantine:known"), {"entries": list(reasons)})
-        fresh = {entry: reason for entry, reason in reasons.items() if (entry,) not in set(map(tuple, known))}
+        rows_known = await self._client.rows(self._sql.text("quarantine:known"), {"entries": list(reasons)})
+        known = {entry for (entry,) in rows_known}
+        fresh = {entry: reason for entry, reason in reasons.items() if entry not in known}
         if fresh:
             columns = list(fresh.values()), list(fresh)
             await self._client.insert(self._sql.table(_QUARANTINE), ("reason", "entry"), columns)
@@ -142,7 +139,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
         await self._client.command(self._sql.text("quarantine:forget"), {"ids": ids})
 
     async def purge_quarantine(self, before: datetime | None) -> int:
-        """Delete entries that were quarantined at or before ``before``, None for all; returns their number."""
+        """As of the interface."""
         parameters = {"before": to_ms(before or LATEST)}
         counted = await self._client.rows(self._sql.text("quarantine:count"), parameters)
         await self._client.command(self._sql.text("quarantine:purge"), parameters)

@@ -24,7 +24,6 @@ _OWN_TTL = re.compile(r"toDateTime\((?:delivery_time|time|quarantined_at)\) \+ t
 # The filter whose list is read; the others discard rows of it. The first that the query has.
 _EVENT_DRIVERS = ("destination_id", "event_id", "topic")  # the list rows hold no destinations to filter by
 _ATTEMPT_DRIVERS = ("event_id", "code", "destination_id", "topic", "status", "destination_type")
-_ORDER_DRIVERS: tuple[str, ...] = ()
 _TENANT_LISTS = ("code", "destination_id", "topic", "status")  # there is one for each tenant too
 
 Statement = tuple[str, dict[str, Any]]
@@ -109,7 +108,7 @@ class ClickHouseStatements:
 
     def count(self, kind: str, count: Count) -> Statement:
         """The statement that counts by slots and dimensions."""
-        tags, parameters = _counted(count)
+        tags, parameters = count.variant(to_ms)
         if count.slots is not None and count.slots.width is None:
             tags.add("months")
             parameters["begins"] = list(count.slots.begins)
@@ -120,9 +119,8 @@ class ClickHouseStatements:
 
     def combine(self, kind: str, count: Count, most: int) -> Statement:
         """The statement that counts combinations of dimension values."""
-        tags, parameters = _counted(count)
-        parameters["most"] = most
-        return self.text(f"metrics:combine_{kind}", *tags), parameters
+        tags, parameters = count.variant(to_ms)
+        return self.text(f"metrics:combine_{kind}", *tags), {**parameters, "most": most}
 
 
 def branches(scan: Scan, most: int) -> tuple[list[Branch], Scan]:
@@ -130,22 +128,18 @@ def branches(scan: Scan, most: int) -> tuple[list[Branch], Scan]:
 
     Up to ``most`` ranges are read one by one and merged; more are one branch, which the server sorts.
     """
-    if scan.sort_by == "event_time":
-        drivers = _ORDER_DRIVERS
+    if scan.sort_by == "event_time":  # one list has this order
+        driver, of_all, of_tenant = None, "order", "tenant_order"
     else:
         drivers = _EVENT_DRIVERS if scan.resource == "evt" else _ATTEMPT_DRIVERS
-    driver = next((driver for driver in drivers if driver in scan.filters), None)
-    tenants = scan.filters.get("tenant_id")
+        driver = next((driver for driver in drivers if driver in scan.filters), None)
+        of_all, of_tenant = (driver, f"tenant_{driver}") if driver else ("all", "tenant")
     rest = dict(scan.filters)
     values: tuple[str, ...] = rest.pop(driver) if driver else ("",)
-    if scan.sort_by == "event_time":
-        name = "tenant_order" if tenants else "order"
-    else:
-        name = driver or ("tenant" if tenants else "all")
+    name: str = of_all
     owners: tuple[str, ...] = ("",)
-    if tenants and (driver is None or driver in _TENANT_LISTS):
-        owners = rest.pop("tenant_id")
-        name = f"tenant_{driver}" if driver else name
+    if "tenant_id" in rest and (driver is None or driver in _TENANT_LISTS):
+        name, owners = of_tenant, rest.pop("tenant_id")
     narrowed = replace(scan, filters=rest)
     if len(owners) * len(values) > most:
         return [Branch(name, owners, values)], narrowed
@@ -167,9 +161,3 @@ def ttl_days(engine: str, table: str) -> int | None:
             f"manage the retention (ALTER TABLE {table} REMOVE TTL), or unset DELIVERY_LOG_RETENTION_DAYS"
         )
     return int(match[1])
-
-
-def _counted(count: Count) -> tuple[set[str], dict[str, Any]]:
-    tags = {f"by_{dimension}" for dimension in count.dimensions} | {f"filter_{name}" for name in count.filters}
-    parameters: dict[str, Any] = {name: list(values) for name, values in count.filters.items()}
-    return tags, {"start": to_ms(count.start), "end": to_ms(count.end), **parameters}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -29,7 +29,6 @@ from relay.deliverylog.postgres.partitions import (
     month_after,
     month_of,
     ready_until,
-    retention_start,
 )
 from relay.deliverylog.postgres.planner import NEAREST, looks_large, near, wider
 from relay.deliverylog.postgres.statements import PostgresStatements, Statement
@@ -84,11 +83,9 @@ class PostgresDeliveryLog(DeliveryLog):
         await self._pool.run("reading the delivery log's tables", lambda own: own.execute(self._sql.text("find:ping")))
 
     async def migrate(self, *, dry_run: bool = False) -> MigrationPlan:
-        """Create the tables and the partitions of the coming months, or upgrade a log of an earlier release.
+        """As of the interface, and create the partitions of the coming months.
 
-        Repeatable, and safe from several processes at once. Returns what was applied, or with ``dry_run`` what would
-        be; then nothing changes. Raises DeliveryLogBusy when a transaction in progress keeps a table locked; nothing
-        was changed then, run it again.
+        Raises DeliveryLogBusy when a transaction in progress keeps a table locked: nothing was changed, run it again.
         """
         schema = LogSchema(self._sql)
         plan = await self._pool.run(
@@ -124,21 +121,15 @@ class PostgresDeliveryLog(DeliveryLog):
     async def apply_retention(self, days: int | None) -> None:
         """Drop every month that ended more than ``days`` days ago. Writers do not wait for it."""
         if days:
-            await self.drop_months(retention_start(datetime.now(UTC), days))
+            await self.drop_months(datetime.now(UTC) - timedelta(days=days))
 
     async def drop_expired(self) -> list[str]:
-        """Drop the months that are older than the retention of the options; returns the tables.
-
-        Reads first, so that it needs no right while there is nothing to drop.
-        """
-        days = self._options.retention_days
-        if not days:
+        """As of the interface. Reads first, so that it needs no right while there is nothing to drop."""
+        oldest = self._oldest
+        if oldest is None:
             return []
-        oldest = retention_start(datetime.now(UTC), days)
-        expired = [
-            one for one in await self._pool.run("reading the months", self.partitions.all) if one.expired(oldest)
-        ]
-        return await self.drop_months(oldest) if expired else []
+        partitions = await self._pool.run("reading the months", self.partitions.all)
+        return await self.drop_months(oldest) if any(one.expired(oldest) for one in partitions) else []
 
     async def drop_months(self, oldest: datetime) -> list[str]:
         """Drop every month that ended at or before ``oldest``, and what was quarantined by then; returns the tables."""
@@ -159,7 +150,9 @@ class PostgresDeliveryLog(DeliveryLog):
                 return await self._insert(connection, batch)
             homes = [(row, homeless.isdisjoint(self._needed(row))) for row in batch]
             placed = [row for row, has_home in homes if has_home]
-            rejected = [_rejected(row, "its month has no partition") for row, has_home in homes if not has_home]
+            rejected = [
+                Rejected(entry_of(row), "its month has no partition") for row, has_home in homes if not has_home
+            ]
             return rejected + (await self._insert(connection, placed) if placed else [])
 
         return await self._pool.run("writing attempts", write)
@@ -179,11 +172,14 @@ class PostgresDeliveryLog(DeliveryLog):
 
     def _past(self, months: set[datetime]) -> set[datetime]:
         """Those that the retention drops."""
+        oldest = self._oldest
+        return set() if oldest is None else {month for month in months if month_after(month) <= oldest}
+
+    @property
+    def _oldest(self) -> datetime | None:
+        """The time before which the retention of the options drops entries; None where it keeps all."""
         days = self._options.retention_days
-        if not days:
-            return set()
-        oldest = retention_start(datetime.now(UTC), days)
-        return {month for month in months if month_after(month) <= oldest}
+        return datetime.now(UTC) - timedelta(days=days) if days else None
 
     def _needed(self, row: LogRow) -> set[datetime]:
         """The months whose partitions a row needs: without that of an event which the retention would drop at once."""
@@ -227,7 +223,7 @@ class PostgresDeliveryLog(DeliveryLog):
         await self._pool.run("deleting from the quarantine", lambda own: own.execute(statement, {"ids": ids}))
 
     async def purge_quarantine(self, before: datetime | None) -> int:
-        """Delete entries that were quarantined at or before ``before``, None for all; returns their number."""
+        """As of the interface."""
         statement = self._sql.text("quarantine:purge")
         cursor = await self._pool.run(
             "deleting from the quarantine", lambda own: own.execute(statement, {"before": before or LATEST})
@@ -339,7 +335,3 @@ def _months(*batch: LogRow) -> set[datetime]:
     """The months of the rows' times, which are in UTC."""
     numbers = {(time.year, time.month) for row in batch for time in (row.event_time, row.time)}
     return {datetime(year, month, 1, tzinfo=UTC) for year, month in numbers}
-
-
-def _rejected(row: LogRow, reason: str) -> Rejected:
-    return Rejected(entry_of(row), reason)

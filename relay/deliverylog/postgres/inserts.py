@@ -78,14 +78,15 @@ class BatchInserts:
             await self._copy(connection, "insert:new_events", events, rows.event_lines)
             await self._copy(connection, _LINKS, events, rows.link_lines)
             return True
-        links = await connection.execute(self._sql.text("insert:events"), rows.event_parameters(events))
+        parameters = {"rows": rows.document(events, rows.event_object)}
+        links = await connection.execute(self._sql.text("insert:events"), parameters)
         return links.rowcount == sum(len(set(row.matched_destination_ids)) for row in events)
 
     async def _insert_attempts(self, connection: Connection, batch: Sequence[LogRow], *, new: bool) -> None:
         if new:
             await self._copy(connection, "insert:new_attempts", sorted(batch, key=_ATTEMPT_KEY), rows.attempt_lines)
             return
-        parameters = rows.attempt_parameters(batch)
+        parameters = {"rows": rows.document(batch, rows.attempt_object)}
         attempts = await connection.execute(self._sql.text("insert:attempts"), parameters)
         self.expects_new_attempts = attempts.rowcount == len(batch)
         if not self.expects_new_attempts:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import psycopg
 
@@ -139,11 +139,6 @@ def ready_until(have: set[datetime], now: datetime) -> datetime:
     while month in have:
         month = month_after(month)
     return month
-
-
-def retention_start(now: datetime, days: int) -> datetime:
-    """The instant before which a retention of ``days`` days drops entries."""
-    return now - timedelta(days=days)
 
 
 def _whole_months(partitions: Sequence[Partition]) -> Iterable[datetime]:

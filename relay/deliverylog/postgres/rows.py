@@ -13,8 +13,6 @@ from relay.deliverylog.quarantine import QuarantinedEntry
 from relay.deliverylog.records import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.postgres.codec import encode_json, text_array
 
-Parameters = dict[str, Any]
-
 _ENCODED_AT_ONCE = 50  # rows
 _iso = lru_cache(4096)(datetime.isoformat)  # an event's time is written into three tables
 # COPY's text format. _NULL, which no stored text has, stands for NULL until it is known that nothing needs an escape.
@@ -23,17 +21,7 @@ _SPECIAL = re.compile(r"[\\\n\r]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
-def event_parameters(batch: Sequence[LogRow]) -> Parameters:
-    """The parameter that inserts a batch's events: their rows as one JSON document."""
-    return {"rows": _document(batch, _event_object)}
-
-
-def attempt_parameters(batch: Sequence[LogRow]) -> Parameters:
-    """The parameter that inserts a batch's attempts: their rows as one JSON document."""
-    return {"rows": _document(batch, _attempt_object)}
-
-
-def _document(batch: Sequence[LogRow], columns: Callable[[LogRow], dict[str, Any]]) -> str:
+def document(batch: Sequence[LogRow], columns: Callable[[LogRow], dict[str, Any]]) -> str:
     """A JSON array, encoded in portions: while the encoder runs, no other thread does, such as the engine's."""
     portions = [batch[start : start + _ENCODED_AT_ONCE] for start in range(0, len(batch), _ENCODED_AT_ONCE)]
     return f"[{','.join([encode_json(list(map(columns, portion)))[1:-1] for portion in portions])}]"
@@ -165,7 +153,8 @@ def quarantined(row: Sequence[Any]) -> QuarantinedEntry:
     return QuarantinedEntry(entry_id, time.astimezone(UTC), reason, text)
 
 
-def _event_object(row: LogRow) -> dict[str, Any]:
+def event_object(row: LogRow) -> dict[str, Any]:
+    """An event as ``insert:events`` reads it."""
     return {
         "id": row.event_id,
         "tenant_id": row.tenant_id,
@@ -179,8 +168,8 @@ def _event_object(row: LogRow) -> dict[str, Any]:
     }
 
 
-def _attempt_object(row: LogRow) -> dict[str, Any]:
-    """An attempt with its event. A column of the event is null where it equals the attempt's own."""
+def attempt_object(row: LogRow) -> dict[str, Any]:
+    """An attempt with its event, as ``insert:attempts`` reads it; nulls are those of ``attempt_lines``."""
     only = [row.destination_id]
     return {
         "id": row.attempt_id,

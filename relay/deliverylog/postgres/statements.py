@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, LiteralString
 
 from relay.core.errors import ConfigError
@@ -100,20 +99,19 @@ class PostgresStatements:
 
     def count(self, kind: str, count: Count) -> Statement:
         """The statement that counts by slots and dimensions."""
-        tags, parameters = _counted(count)
+        tags, parameters = count.variant(lambda time: time)
         if count.slots is not None and count.slots.width is None:
             tags.add("months")
             parameters["begins"] = [from_ms(begin) for begin in count.slots.begins]
         elif count.slots is not None:
             tags.add("uniform")
-            parameters.update(first=count.slots.first, width=f"{count.slots.width} milliseconds")
+            parameters.update(first=from_ms(count.slots.begins[0]), width=f"{count.slots.width} milliseconds")
         return self.text(f"metrics:count_{kind}", *tags), parameters
 
     def combine(self, kind: str, count: Count, most: int) -> Statement:
         """The statement that counts combinations of dimension values."""
-        tags, parameters = _counted(count)
-        parameters["most"] = most
-        return self.text(f"metrics:combine_{kind}", *tags), parameters
+        tags, parameters = count.variant(lambda time: time)
+        return self.text(f"metrics:combine_{kind}", *tags), {**parameters, "most": most}
 
 
 def _filter(scan: Scan, column: str, driver: str | None) -> str:
@@ -124,9 +122,3 @@ def _filter(scan: Scan, column: str, driver: str | None) -> str:
     if scan.resource != EVENTS and (driver, column, len(values)) == ("destination_id", "topic", 1):
         return "filter_one_topic"
     return f"filter_{column}"
-
-
-def _counted(count: Count) -> tuple[set[str], dict[str, Any]]:
-    tags = {f"by_{dimension}" for dimension in count.dimensions} | {f"filter_{name}" for name in count.filters}
-    filters: Mapping[str, Any] = {name: list(values) for name, values in count.filters.items()}
-    return tags, {"start": count.start, "end": count.end, **filters}
