@@ -221,6 +221,7 @@ def test_many_cancelled_events_are_kept_with_their_change(console: ConsoleClient
         ("DELETE", "/events", {}, (405, "method-not-allowed")),
         ("GET", "/events", {"params": {"cursor": "x"}}, (400, "invalid-cursor")),
         ("GET", "/changes", {"params": {"cursor": "x"}}, (400, "invalid-cursor")),
+        ("GET", "/changes", {"params": {"cursor": "9" * 5000}}, (400, "invalid-cursor")),
         ("GET", "/events", {"params": {"statos": "DEAD"}}, (422, "invalid-request")),
         ("GET", "/events", {"params": {"since": "2026-01-01"}}, (422, "invalid-request")),
         ("POST", "/changes", {"content": b"{", "headers": JSON}, (422, "invalid-request")),
