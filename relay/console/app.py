@@ -75,7 +75,7 @@ def build_console(settings: Settings) -> FastAPI:
     app.state.console = Console.of(settings)
     for error in (OutboxError, RequestValidationError, HTTPException, Exception):
         app.exception_handler(error)(_answer_error)
-    reading = Depends(access.require(access.Role.READER))
+    reading = Depends(access.require(access.AccessRole.READER))
     for resource in _RESOURCES:
         app.include_router(resource.router, prefix=API, dependencies=[Depends(_known_parameters)])
     app.get(f"{API}/openapi.json", include_in_schema=False, dependencies=[reading])(partial(openapi_document, app))

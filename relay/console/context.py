@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from relay.app.duplicates import duplicate_window
-from relay.console.access import Identity, Role
+from relay.console.access import AccessRole, Identity
 from relay.console.jobs import ChangeJobs
 from relay.console.readings import Readings
 from relay.console.stores import LogAccess, StoreAccess
@@ -27,7 +27,7 @@ class Console:
     log: LogAccess
     store: StoreAccess
     readings: Readings
-    parts: dict[tuple[str, Role], tuple[object, str]] = field(default_factory=dict)
+    parts: dict[tuple[str, AccessRole], tuple[object, str]] = field(default_factory=dict)
     """Of the part of each live page, by name and role: the reading that it was last rendered from, and its digest."""
 
     @classmethod
@@ -52,7 +52,7 @@ def console_of(request: Request) -> Console:
 
 def shows_payloads(identity: Identity) -> bool:
     """Whether this identity may see payloads and headers."""
-    return identity.role >= Role.OPERATOR
+    return identity.role >= AccessRole.OPERATOR
 
 
 async def _console(request: Request) -> Console:

@@ -22,33 +22,25 @@ _LOG_MISSING: Final = (
 )
 
 
-class LogAccess:
+class LogAccess(StoreThread[DeliveryLog]):
     """The delivery log of DELIVERY_LOG_URL."""
 
     def __init__(self, settings: Settings) -> None:
         self.configured = settings.delivery_log_url is not None
-        """Whether there is a log."""
 
         async def opened() -> DeliveryLog:
             return await delivery_log_opener(settings, _CONNECTIONS)()
 
-        self._store = StoreThread("delivery log", opened)
+        super().__init__("delivery log", opened)
 
     async def read(self, work: Callable[[DeliveryLog], Awaitable[T]]) -> T:
-        """Await ``work`` with the open log, as ``StoreThread.read``.
-
-        Raises RequestProblem without a log, too, DeliveryLogError and ConfigError.
-        """
+        """As ``StoreThread.read``. Raises RequestProblem without a log, too, DeliveryLogError and ConfigError."""
         if not self.configured:
             raise RequestProblem(503, "log-missing", _LOG_MISSING)
-        return await self._store.read(work)
-
-    async def close(self) -> None:
-        """Close the log; never raises."""
-        await self._store.close()
+        return await super().read(work)
 
 
-class StoreAccess:
+class StoreAccess(StoreThread[StoreBrowser]):
     """The event store of STORAGE_URL's database, in EVENT_STORE_SCHEMA."""
 
     def __init__(self, url: str, settings: Settings) -> None:
@@ -57,25 +49,21 @@ class StoreAccess:
         async def opened() -> StoreBrowser:
             return StoreBrowser(url, self.schema)
 
-        self._store = StoreThread("event store", opened)
+        super().__init__("event store", opened)
 
     async def summary(self) -> StoreSummary | None:
         """The store as a whole; None where none is installed. Raises the errors of the database."""
-        return await self._store.read(lambda store: store.summary())
+        return await super().read(lambda store: store.summary())
 
     async def read(self, work: Callable[[StoreBrowser], Awaitable[T]]) -> T:
-        """Await ``work`` as ``StoreThread.read``. Raises RequestProblem where no store is installed, too."""
+        """As ``StoreThread.read``. Raises RequestProblem where no store is installed, too."""
 
         async def read(store: StoreBrowser) -> T:
             if await store.summary() is None:
                 raise RequestProblem(503, "store-missing", store_missing(self.schema))
             return await work(store)
 
-        return await self._store.read(read)
-
-    async def close(self) -> None:
-        """Close the connections; never raises."""
-        await self._store.close()
+        return await super().read(read)
 
 
 def store_missing(schema: str) -> str:

@@ -29,7 +29,7 @@ class _Bucket:
 
 
 class Buckets:
-    """Leaky buckets by key: ``take`` answers with the seconds to wait, 0 when the attempt is allowed."""
+    """Leaky buckets by key: ``wait`` says how long until an attempt is allowed, ``take`` counts one."""
 
     def __init__(self, capacity: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._capacity = capacity

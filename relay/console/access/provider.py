@@ -1,4 +1,4 @@
-"""An OpenID Connect provider, through authlib: where a browser is sent, and who comes back.
+"""An OpenID Connect provider, by authlib: where a browser is sent, and who comes back.
 
 The code is bound to this browser by ``state``, to this login by ``nonce``, and to this process's request by PKCE. The
 ID token's issuer, audience, signature, times and nonce are checked; claims that it lacks are read from the userinfo

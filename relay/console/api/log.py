@@ -6,6 +6,7 @@ a long call into C code would hold the threads of other requests too.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -86,21 +87,13 @@ async def retrieve_attempt(
 @router.get("/metrics/events", response_model=LogMetrics, dependencies=READING)
 async def event_metrics(console: ConsoleParts, query: Annotated[MetricsQuery, Depends(metrics_query)]) -> Response:
     """Count events, by time and dimension."""
-
-    async def read(log: DeliveryLog) -> bytes:
-        return _metrics(await log.event_metrics(query))
-
-    return _json(await console.log.read(read))
+    return _json(await console.log.read(lambda log: _metrics(log.event_metrics(query))))
 
 
 @router.get("/metrics/attempts", response_model=LogMetrics, dependencies=READING)
 async def attempt_metrics(console: ConsoleParts, query: Annotated[MetricsQuery, Depends(metrics_query)]) -> Response:
     """Count attempts, by time and dimension."""
-
-    async def read(log: DeliveryLog) -> bytes:
-        return _metrics(await log.attempt_metrics(query))
-
-    return _json(await console.log.read(read))
+    return _json(await console.log.read(lambda log: _metrics(log.attempt_metrics(query))))
 
 
 def _event(event: LoggedEvent, identity: Identity, *, with_data: bool) -> dict[str, Any]:
@@ -116,7 +109,8 @@ def _attempt(record: AttemptRecord, identity: Identity, *, with_data: bool) -> d
     return {**fields, **hidden, "event": _event(record.event, identity, with_data=with_data)}
 
 
-def _metrics(result: MetricsResult) -> bytes:
+async def _metrics(counting: Awaitable[MetricsResult]) -> bytes:
+    result = await counting
     return text.json_document("rows", map(text.row_json, result.rows), text.metrics_summary(result))
 
 

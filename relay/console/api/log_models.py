@@ -41,20 +41,22 @@ class LogAttemptItem(BaseModel):
     event: LogEventItem
 
 
-class LogEventItems(BaseModel):
+class _Page(BaseModel):
+    items: list[Any]
+    next: str | None = Field(description="Cursor of the next page; null: there is none.")
+    prev: str | None = Field(description="Cursor of the page before; null: there is none.")
+
+
+class LogEventItems(_Page):
     """One page of events."""
 
     items: list[LogEventItem]
-    next: str | None = Field(description="Cursor of the next page; null: there is none.")
-    prev: str | None = Field(description="Cursor of the page before; null: there is none.")
 
 
-class LogAttemptItems(BaseModel):
+class LogAttemptItems(_Page):
     """One page of attempts."""
 
     items: list[LogAttemptItem]
-    next: str | None = Field(description="Cursor of the next page; null: there is none.")
-    prev: str | None = Field(description="Cursor of the page before; null: there is none.")
 
 
 class LogMetrics(BaseModel):

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Header
 
-from relay.console.access import Identity, Role, require
+from relay.console.access import AccessRole, Identity, require
 from relay.console.conditional import digest
 from relay.console.context import shows_payloads
 from relay.console.problems import RequestProblem
@@ -17,11 +17,11 @@ from relay.postgres.codec import Moment
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-Reader = Annotated[Identity, Depends(require(Role.READER))]
-READING: Final = [Depends(require(Role.READER))]
+Reader = Annotated[Identity, Depends(require(AccessRole.READER))]
+READING: Final = [Depends(require(AccessRole.READER))]
 """The dependencies of an operation that needs the role alone, and not the name."""
-Operator = Annotated[Identity, Depends(require(Role.OPERATOR))]
-Admin = Annotated[Identity, Depends(require(Role.ADMIN))]
+Operator = Annotated[Identity, Depends(require(AccessRole.OPERATOR))]
+Admin = Annotated[Identity, Depends(require(AccessRole.ADMIN))]
 
 IdempotencyKey = Annotated[
     str | None,
@@ -45,7 +45,7 @@ def change_request(identity: Identity, key: str | None, reason: str) -> Request:
     return Request(identity.name, key, reason)
 
 
-def etag(updated_at: Moment, role: Role, beside: str = "") -> str:
+def etag(updated_at: Moment, role: AccessRole, beside: str = "") -> str:
     """An event's version: when it was last changed, in microseconds since 1970, and for which role it is shown.
 
     A role decides whether an answer has the payload, so an answer for one is not an unchanged answer for another. What

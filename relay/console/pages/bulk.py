@@ -6,14 +6,14 @@ from typing import Annotated, Final
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query, Request
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from relay.console.api.changes import begin_change, counted
 from relay.console.api.models import BulkBody, moment_text
 from relay.console.api.requests import Operator
 from relay.console.context import ConsoleParts
-from relay.console.pages.form_fields import text_field, time_field
+from relay.console.pages.form_fields import Text, as_request, text_field, time_field
 from relay.console.pages.render import page
 from relay.console.problems import RequestProblem
 from relay.outbox.admin.actions import Action
@@ -35,8 +35,6 @@ _LINKS: Final = {
     Action.BURY: "Bury these",
     Action.CANCEL: "Cancel those scheduled",
 }
-
-Text = Annotated[str, Field(max_length=500)]
 
 
 class BulkFields(BaseModel):
@@ -66,11 +64,7 @@ class BulkFields(BaseModel):
             "until": time_field(self.until),
             "unchanged_since": time_field(self.unchanged_since),
         }
-        try:
-            return BulkBody.model_validate({"action": self.action, "selection": selection, **options})
-        except ValidationError as error:
-            problems = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
-            raise RequestProblem(422, "invalid-request", problems) from error
+        return as_request(BulkBody, {"action": self.action, "selection": selection, **options})
 
     def facts(self) -> dict[str, str]:
         """The selection for people."""

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Form, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from relay.console.api.requests import Operator, Reader, cause_of, change_request, etag, expected_version
 from relay.console.context import Console, ConsoleParts
 from relay.console.pages.bulk import links
-from relay.console.pages.form_fields import id_field, status_field, text_field, time_field
+from relay.console.pages.form_fields import Text, id_field, status_field, text_field, time_field
 from relay.console.pages.payloads import ShownPayload
 from relay.console.pages.render import page
 from relay.core.errors import OutboxError
@@ -32,8 +32,6 @@ from relay.routing.reported import read_reported
 router = APIRouter(include_in_schema=False)
 
 _MOST_ATTEMPTS = 100
-
-Text = Annotated[str, Field(max_length=500)]
 
 
 class SearchFields(BaseModel):

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Annotated, TypeVar
 from uuid import UUID
+
+from pydantic import BaseModel, Field, ValidationError
 
 from relay.console.problems import RequestProblem
 from relay.core.event import Status
+
+Text = Annotated[str, Field(max_length=500)]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def as_request(model: type[Model], values: Mapping[str, object]) -> Model:
+    """The request that the API would get."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
+        raise RequestProblem(422, "invalid-request", problems) from error
 
 
 def id_field(text: str) -> UUID:

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from relay.console.access import Identity
 from relay.console.api.requests import Reader
 from relay.console.context import ConsoleParts
-from relay.console.pages.form_fields import text_field, time_field
+from relay.console.pages.form_fields import Text, text_field, time_field
 from relay.console.pages.payloads import ShownPayload
 from relay.console.pages.render import page
 from relay.console.problems import RequestProblem
@@ -35,7 +36,6 @@ _WIDTHS: Final = (
     *((Granularity(value, "d"), timedelta(days=value)) for value in (1, 7, 30)),
 )
 
-Text = Annotated[str, Field(max_length=500)]
 Cursor = Annotated[str, Field(max_length=4000)]
 Tenant = Annotated[str | None, Query(max_length=500)]
 
@@ -124,8 +124,7 @@ async def search_page(
 async def chart_page(
     request: Request, console: ConsoleParts, identity: Reader, fields: Annotated[LogFields, Query()]
 ) -> HTMLResponse:
-    """Deliveries and failures over time; the chart alone for htmx, which asks for it after the page is shown."""
-    template = "log_chart_live.html" if "hx-request" in request.headers else "log_chart.html"
+    """Deliveries and failures over time."""
     query = fields.counts(datetime.now(UTC))
     plot: dict[str, list[float]] = {"times": [], "events": [], "failures": []}
     trouble = ""
@@ -133,10 +132,11 @@ async def chart_page(
         plot = plot_of(await console.log.read(lambda log: log.attempt_metrics(query)))
     except OutboxError as error:
         trouble = str(error)
-    return page(
+    return _part(
         request,
-        template,
+        "log_chart_live.html",
         identity,
+        heading="over-time",
         title="Deliveries over time",
         query=query,
         plot=json.dumps(plot),
@@ -148,8 +148,7 @@ async def chart_page(
 
 @router.get("/log/failures")
 async def failures_page(request: Request, console: ConsoleParts, identity: Reader) -> HTMLResponse:
-    """Failed attempts of the last hour by topic and code; the table alone for htmx, which shows it on Overview."""
-    template = "log_failures_live.html" if "hx-request" in request.headers else "log_failures.html"
+    """Failed attempts of the last hour by topic and code."""
     now = datetime.now(UTC)
     query = MetricsQuery(
         start=now - _HOUR,
@@ -165,10 +164,11 @@ async def failures_page(request: Request, console: ConsoleParts, identity: Reade
         failures = sorted(result.rows, key=lambda row: -row["failed_count"])
     except OutboxError as error:
         trouble = str(error)
-    return page(
+    return _part(
         request,
-        template,
+        "log_failures_live.html",
         identity,
+        heading="failures",
         title="Failed attempts",
         failures=failures[:_MOST_FAILURES],
         total=sum(row["failed_count"] for row in failures),
@@ -240,6 +240,12 @@ def plot_of(result: MetricsResult) -> dict[str, list[float]]:
         "events": [float(row["successful_count"]) for row in result.rows],
         "failures": [float(row["failed_count"]) for row in result.rows],
     }
+
+
+def _part(request: Request, part: str, identity: Identity, **values: Any) -> HTMLResponse:  # noqa: ANN401 - the template's
+    """The part alone for htmx, which asks for it after another page is shown; else a page with it."""
+    template = part if "hx-request" in request.headers else "log_part.html"
+    return page(request, template, identity, part=part, **values)
 
 
 def _width(span: timedelta) -> Granularity:

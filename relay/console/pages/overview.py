@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
 from relay.app.broken import OutboxState
-from relay.console.access import Role
+from relay.console.access import AccessRole
 from relay.console.api.inbox import LetterRetryBody, retry_dead_letters
 from relay.console.api.models import Words
 from relay.console.api.parked import ParkedRetryBody, retry_parked_streams
@@ -45,7 +45,7 @@ _PLACES = {
 def show_overview(request: Request, console: ConsoleParts, identity: Reader) -> Response:
     """The whole page; its middle part alone for htmx."""
     reading = console.readings.with_causes(console.readings.overview)
-    places = _PLACES if identity.role >= Role.ADMIN else _PLACES | {"prune": []}
+    places = _PLACES if identity.role >= AccessRole.ADMIN else _PLACES | {"prune": []}
 
     def values() -> dict[str, Any]:
         return _values(reading, places) | {"logged": console.log.configured}

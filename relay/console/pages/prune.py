@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from relay.console.api.models import PruneBody, moment_text
 from relay.console.api.prune import begin_prune, counted
 from relay.console.api.requests import Admin
 from relay.console.context import ConsoleParts
+from relay.console.pages.form_fields import as_request
 from relay.console.pages.render import page
-from relay.console.problems import RequestProblem
 from relay.core.errors import SchemaError
 from relay.outbox.admin.overview import MOST_COUNTED
 from relay.outbox.admin.prune import check_rights
@@ -32,11 +32,7 @@ class PruneAges(BaseModel):
     def body(self, **others: str) -> PruneBody:
         """The request that the API would get. Raises RequestProblem for what is no age."""
         ages = {"delivered_days": self.delivered_days.strip() or "0", "dead_days": self.dead_days.strip() or "0"}
-        try:
-            return PruneBody.model_validate({**ages, **others})
-        except ValidationError as error:
-            problems = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
-            raise RequestProblem(422, "invalid-request", problems) from error
+        return as_request(PruneBody, {**ages, **others})
 
 
 class PruneForm(PruneAges):

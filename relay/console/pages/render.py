@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import escape
 from starlette.responses import HTMLResponse
 
-from relay.console.access import Identity, Role
+from relay.console.access import AccessRole, Identity
 from relay.console.context import console_of, shows_payloads
 from relay.console.static import STATIC
 from relay.core.durations import span
@@ -38,18 +38,18 @@ NAVIGATION: Final = (
 """Address, name, and the key that leads to it after g."""
 
 _WITHHELD: Final = {
-    "overview.html": {Role.OPERATOR: "replay and retry"},
-    "events.html": {Role.OPERATOR: "changes of the events found", Role.ADMIN: "prune"},
-    "event.html": {Role.OPERATOR: "headers, payload, and what changes the event"},
-    "dead.html": {Role.OPERATOR: "replay and retry"},
-    "types.html": {Role.OPERATOR: "pause and resume"},
-    "fleet.html": {Role.OPERATOR: "pause and resume"},
-    "change.html": {Role.OPERATOR: "stop"},
-    "log_event.html": {Role.OPERATOR: "headers and payload"},
-    "log_attempt.html": {Role.OPERATOR: "the response of the broker"},
-    "store_stream.html": {Role.OPERATOR: "bodies"},
+    "overview.html": {AccessRole.OPERATOR: "replay and retry"},
+    "events.html": {AccessRole.OPERATOR: "changes of the events found", AccessRole.ADMIN: "prune"},
+    "event.html": {AccessRole.OPERATOR: "headers, payload, and what changes the event"},
+    "dead.html": {AccessRole.OPERATOR: "replay and retry"},
+    "types.html": {AccessRole.OPERATOR: "pause and resume"},
+    "fleet.html": {AccessRole.OPERATOR: "pause and resume"},
+    "change.html": {AccessRole.OPERATOR: "stop"},
+    "log_event.html": {AccessRole.OPERATOR: "headers and payload"},
+    "log_attempt.html": {AccessRole.OPERATOR: "the response of the broker"},
+    "store_stream.html": {AccessRole.OPERATOR: "bodies"},
 }
-"""What a page shows to a role and to higher ones alone: the others are told so."""
+"""What a page shows to a role and to higher ones alone; to the others it says so."""
 
 
 def moment(value: Moment | None) -> str:
@@ -136,8 +136,8 @@ def rendered(request: Request, template: str, identity: Identity | None, **value
         "identity": identity,
         "table": str(console_of(request).table) if identity is not None else "",
         "csrf_token": getattr(request.state, "csrf_token", ""),
-        "operates": identity is not None and identity.role >= Role.OPERATOR,
-        "administers": identity is not None and identity.role >= Role.ADMIN,
+        "operates": identity is not None and identity.role >= AccessRole.OPERATOR,
+        "administers": identity is not None and identity.role >= AccessRole.ADMIN,
         "sees_payloads": identity is not None and shows_payloads(identity),
         "withheld": [
             (what, role)
