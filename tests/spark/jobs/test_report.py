@@ -12,11 +12,14 @@ from pyspark.sql import SparkSession
 
 from relay.deliverylog import LogEntry, open_delivery_log
 from relay.spark.jobs.archive.formats import open_archive
+from relay.spark.jobs.archive.job import run as run_archive
 from relay.spark.jobs.report.job import run
 from relay.spark.jobs.report.outcomes import by_type, failures, from_archive, totals
 from tests.deliverylog.making import entry, event
+from tests.spark.history import answering
 from tests.spark.pages import description
 from tests.support.fixtures.granted import granted
+from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import Database
 
 START = datetime(2026, 3, 10, 12, 59, tzinfo=UTC)
@@ -91,6 +94,21 @@ def test_an_archives_events(spark: SparkSession) -> None:
     assert [types["b"][name] for name in names] == [0, 3, 2, 2, None, None]
     assert {row["code"]: row["count"] for row in failures(outcomes).collect()} == {"NO_ACK": 1, "MAX_PAYLOAD": 1}
     assert [totals(outcomes)[name] for name in names] == [2, 5, 4, 2, 4.0, 6.0]
+
+
+def test_an_archives_days_are_those_of_utc_whatever_the_zone_of_the_bounds(
+    spark: SparkSession, outbox: Outbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outbox.database.run(
+        "INSERT INTO openoutbox_events (event_id, event_type, payload, status, delivered_at) VALUES "
+        "(gen_random_uuid(), 'orders', '', 'DELIVERED', '2026-03-10 23:30:00Z'), "
+        "(gen_random_uuid(), 'orders', '', 'DELIVERED', '2026-03-11 00:30:00Z')"
+    )
+    assert answering(run_archive, "archive", outbox, capsys)(f"{tmp_path}/archive")["archived"] == 2
+    report = ["--archive", f"{tmp_path}/archive", "--output", f"{tmp_path}/report"]
+    for bound in ("--since=2026-03-11T04:00:00+05:00", "--until=2026-03-10T20:00:00-05:00"):
+        assert run("report", [*report, bound]) == 0
+        assert capsys.readouterr().out.startswith("2 delivered, ")
 
 
 def test_an_empty_report(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from datetime import UTC
 from functools import partial
 from typing import Final
 
@@ -67,8 +68,8 @@ def _sentence(sums: Mapping[str, float | None]) -> str:
 
 def _outcomes(session: SparkSession, job: ReportArguments) -> DataFrame:
     if job.archive is not None:
-        days = (job.since.date() if job.since else None, job.until.date() if job.until else None)
-        outcomes = from_archive(read_archive(session, job.archive, *days))
+        first, last = (None if bound is None else bound.astimezone(UTC).date() for bound in (job.since, job.until))
+        outcomes = from_archive(read_archive(session, job.archive, first, last))
     else:
         reader = session.read.format("openoutbox_deliverylog").option("url", str(job.log_url))
         reader = reader.option("numPartitions", job.partitions)
