@@ -42,21 +42,13 @@ class Judge:
     def __init__(self, plan: Plan, ledger: Ledger) -> None:
         self._plan = plan
         self._ledger = ledger
-        self._own = self._with_keys(plan.own)
+        self._own = plan.held_up
         self._queue = self._stall() + self._travel()
         self._watch = Watch(plan, ledger, self._queue)
         self._limits: dict[EventId, float] = {}
         self._faults = sorted((one for one in plan.faults if not isinstance(one, Paused)), key=lambda one: one.at)
         self._types = {event.event_id: event.destination for one in plan.transactions for event in one.events}
         self._clock_steps = sum(abs(fault.seconds) for fault in plan.faults if isinstance(fault, ClockStep))
-
-    def _with_keys(self, own: frozenset[EventId]) -> frozenset[EventId]:
-        """In order per key a faulty event holds up those of its key."""
-        if self._plan.key_order is None:
-            return own
-        events = [event for one in self._plan.transactions for event in one.events]
-        keys = {event.key for event in events if event.event_id in own and event.key is not None}
-        return own | {event.event_id for event in events if event.key in keys}
 
     def _stall(self) -> float:
         """How long innocents may wait for places that others take, by what the settings bound."""

@@ -125,6 +125,19 @@ class Plan:
         return frozenset().union(*(fault.own for fault in self.faults))
 
     @property
+    def held_up(self) -> frozenset[EventId]:
+        """Those, and what they hold up."""
+        return self.with_keys(self.own)
+
+    def with_keys(self, ids: frozenset[EventId]) -> frozenset[EventId]:
+        """These and, in order per key, the events of their keys."""
+        if self.key_order is None:
+            return ids
+        events = [event for one in self.transactions for event in one.events]
+        keys = {event.key for event in events if event.event_id in ids and event.key is not None}
+        return ids | {event.event_id for event in events if event.key in keys}
+
+    @property
     def leases_differ(self) -> bool:
         """Whether relays have another LEASE_TIMEOUT than others, whose live leases they may take."""
         return len({options.lease_timeout for one in self.relays for options in one.options}) > 1

@@ -24,7 +24,7 @@ from tests.system.simulation import database_faults as database
 from tests.system.simulation import faults as f
 from tests.system.simulation.broker import Answer, Broker, Client
 from tests.system.simulation.database import run
-from tests.system.simulation.faults import Fault
+from tests.system.simulation.faults import FOR_GOOD, Fault
 from tests.system.simulation.ledger import Hold, Ledger, Violation
 from tests.system.simulation.pauses import PausingOutbox
 from tests.system.simulation.payloads import payload
@@ -36,6 +36,10 @@ from tests.system.simulation.world import World
 
 _DONE_AFTER = 240.0
 """Seconds after the last fault by which every event has come to its end."""
+_INNOCENT_AFTER = 60.0
+"""Those by which innocent ones have, while something that lasts goes wrong."""
+_STUCK = (database.RowsLocked, database.RowsRefused)
+"""What keeps rows from an end for as long as it lasts."""
 _STEP = 0.5
 _LATE = 40
 """Events that are inserted shortly before a relay is ended."""
@@ -150,15 +154,20 @@ class TransactionalWorld(World):
 
     def run(self) -> None:
         """Let it happen; raises Violation."""
-        ledger, until, last = self.ledger, 0.0, self.plan.end + _DONE_AFTER
-        while until < self.plan.end + 1.0 or ledger.inserted.keys() - ledger.done.keys():
+        ledger, plan, until = self.ledger, self.plan, 0.0
+        own = plan.held_up
+        stuck = plan.with_keys(frozenset().union(*(one.own for one in plan.lasting if isinstance(one, _STUCK))))
+        while until < plan.end + 1.0 or ledger.inserted.keys() - ledger.done.keys() - stuck:
             until += _STEP
             self.scheduler.run(until)
             self._check_processes()
-            if until > last:
-                raise Violation(f"{sorted(ledger.inserted.keys() - ledger.done.keys())}: neither DELIVERED nor DEAD")
+            late = set(ledger.inserted if until > plan.end + _DONE_AFTER else ()) - stuck
+            if plan.mode == "liveness" and until > plan.end + _INNOCENT_AFTER:
+                late |= ledger.inserted.keys() - own
+            if late := late - ledger.done.keys():
+                raise Violation(f"{sorted(late)}: neither DELIVERED nor DEAD")
         ledger.check_table(self.database.table.rows, self._deletes)
-        for one in ledger.arrivals:
+        for one in ledger.arrivals.keys() - stuck:
             self._check_seen(one)
         self._check_in_order()
 
@@ -210,7 +219,30 @@ def draw_transactions(seed: int) -> Plan:
     faults = sorted((*always, *(rng.choice(drawn)() for _ in range(rng.choice([2, 3, 4, 6])))), key=lambda one: one.at)
     plan = replace(basis, faults=_one_at_a_time(faults), mode="safety")
     rng = random.Random(f"forgotten {seed}")
-    return _in_some_order(_with_forgotten_claim(plan, rng) if len(names) > 1 and rng.random() < 0.2 else plan)
+    plan = _with_forgotten_claim(plan, rng) if len(names) > 1 and rng.random() < 0.2 else plan
+    rng = random.Random(f"lasting {seed}")
+    return _in_some_order(_with_lasting(plan, rng) if rng.random() < 0.4 else plan)
+
+
+def _with_lasting(plan: Plan, rng: random.Random) -> Plan:
+    """Something of it goes wrong for good, and may cost nothing but its own events and relays."""
+    events = [event for one in plan.transactions for event in one.events]
+    ids = [event.event_id for event in events]
+    few = tuple(sorted(rng.sample(ids, min(len(ids), rng.randint(1, 3)))))
+    destination = rng.choice(DESTINATIONS)
+    all_of_one = tuple(event.event_id for event in events if event.destination == destination)
+    at = rng.choice([0.0, round(rng.uniform(0.0, plan.end), 3)])
+    answer = rng.choice([Answer.REFUSE, Answer.BURY, Answer.DROP])
+    lasting: list[Fault] = [
+        f.Answered(at, FOR_GOOD, few, answer),
+        f.Answered(at, FOR_GOOD, all_of_one, answer),
+        database.RowsLocked(at, FOR_GOOD, few),
+        database.RowsRefused(at, FOR_GOOD, few, (Status.DELIVERED,)),
+    ]
+    if spare := [one.name for one in plan.relays[1:]]:
+        lasting += [one(at, FOR_GOOD, rng.choice(spare)) for one in (f.Kill, f.Freeze)]
+    faults = sorted((rng.choice(lasting), *plan.faults), key=lambda one: one.at)
+    return replace(plan, faults=_one_at_a_time(faults), mode="liveness")
 
 
 def _with_forgotten_claim(plan: Plan, rng: random.Random) -> Plan:
