@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 import httpx
-import jsonschema
 import pytest
 
 from deploy.reference.examples import EXAMPLES, Example
@@ -38,6 +37,8 @@ def operation_of(document: dict[str, Any], example: Example) -> dict[str, Any]:
 
 def check(document: dict[str, Any], schema: dict[str, Any], value: object) -> None:
     """Raises jsonschema.ValidationError for a value that the schema does not allow."""
+    import jsonschema  # noqa: PLC0415 - it compiles forty grammars: seconds for each process that collects it
+
     whole = {"components": document["components"], **schema}
     checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
     jsonschema.Draft202012Validator(whole, format_checker=checker).validate(value)

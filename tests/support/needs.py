@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,6 +120,7 @@ def _derived(item: pytest.Item) -> Iterator[str]:
         yield "process"
 
 
+@cache
 def _starts_processes(module: Any) -> bool:
     return any(
         value is subprocess

@@ -10,7 +10,7 @@ import base64
 import fcntl
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -19,12 +19,15 @@ from confluent_kafka.admin import AdminClient
 from relay.localservers.process import ServerFailed, accepts, free_ports, remove, run_tool
 from relay.localservers.server import LocalServer
 from tests.support.paths import CACHE
+from tests.support.servers.java_classes import LEAN, with_classes
 
 VERSION = "4.3.1"
 
 _HERE = Path(__file__).parent
 _CACHE = CACHE
-_JAVA = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={_HERE}/kafka-log4j2.xml"]
+_LOG4J = f"-Dlog4j2.configurationFile={_HERE}/kafka-log4j2.xml"
+_CLUSTER = "openoutbox-relay-tests"
+"""Every cluster's id; Kafka takes any text for it that is as long as one of its own."""
 
 
 class KafkaServer(LocalServer):
@@ -53,29 +56,29 @@ class KafkaServer(LocalServer):
 
     def limit_producers(self, bytes_per_second: int) -> None:
         """Set the quota of each client that has none of its own."""
-        tool = [*_JAVA, "-Xmx256m", "-cp", f"{jars()}/*", "kafka.admin.ConfigCommand", "--bootstrap-server", self.url]
+        tool = _java("kafka.admin.ConfigCommand", "--bootstrap-server", self.url)
         quota = ["--alter", "--add-config", f"producer_byte_rate={bytes_per_second}"]
         run_tool([*tool, *quota, "--entity-type", "clients", "--entity-default"], self.folder)
 
     def _prepare(self) -> None:
         self.port, self._controller_port = free_ports(2)
+        self._format()
+
+    def _format(self) -> None:
         properties = self._write_properties()
-        remove(self.folder / "data")  # a quorum's voter is known by its port
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
-        command: list[str | Path] = [
-            *format_tool(),
-            "-t",
-            cluster,
-            "-c",
-            properties,
-            "--standalone",
-            *self._format_options,
-        ]
-        run_tool(command, self.folder)
+        remove(data := self.folder / "data")  # of an attempt whose ports were taken
+        if self._format_options:
+            run_tool(_format_tool(properties, self._format_options), self.folder)
+        else:
+            shutil.copytree(_formatted(properties), data)
+            ids = {"version": "1", "cluster.id": _CLUSTER, "node.id": self._settings.get("node.id", "1")}
+            _write(data / "meta.properties", ids | {"directory.id": random_id()})
 
     def _command(self) -> list[str | Path]:
-        java = [*_JAVA, *self._java_options, f"-Xmx{self._heap}", "-cp", f"{jars()}/*"]
-        return [*java, "kafka.Kafka", self.folder / "server.properties"]
+        # Without waiting: while the archive is written by a broker, its own command is asked for.
+        lean = with_classes("kafka", sorted(jars().iterdir()), _write_classes, wait=False).split()
+        properties = self.folder / "server.properties"
+        return _java("kafka.Kafka", properties, heap=self._heap, options=[*lean, *self._java_options])
 
     def _answers(self) -> bool:
         if not accepts(self.port):
@@ -86,12 +89,11 @@ class KafkaServer(LocalServer):
             return False
 
     def _write_properties(self) -> Path:
-        controller = f"127.0.0.1:{self._controller_port}"
         listeners = {"PLAINTEXT": self.port, **self._more_listeners, "CONTROLLER": self._controller_port}
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.bootstrap.servers": controller,
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
@@ -104,14 +106,45 @@ class KafkaServer(LocalServer):
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
         } | self._settings
-        path = self.folder / "server.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
-        return path
+        return _write(self.folder / "server.properties", properties)
 
 
-def format_tool() -> list[str]:
-    """The command that prepares a broker's folder, without its options."""
-    return [*_JAVA, "-Xmx256m", "-cp", f"{jars()}/*", "kafka.tools.StorageTool", "format"]
+def _java(name: str, *arguments: str | Path, heap: str = "256m", options: Sequence[str] = ()) -> list[str | Path]:
+    """The command that runs a class of Kafka's."""
+    return ["java", *(options or LEAN.split()), _LOG4J, f"-Xmx{heap}", "-cp", f"{jars()}/*", name, *arguments]
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+    return path
+
+
+def random_id() -> str:
+    """As Kafka writes one: 22 characters, none of which may be taken for an option or a separator."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A").replace("_", "B")
+
+
+def _format_tool(properties: Path, options: Sequence[str]) -> list[str | Path]:
+    return _java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", properties, *options)
+
+
+def _formatted(properties: Path) -> Path:
+    """The data of a broker that never ran: formatted once for a checkout, since that takes a JVM of its own."""
+    folder = _CACHE / f"kafka-{VERSION}-formatted"
+    with (_CACHE / "kafka.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            run_tool(_format_tool(properties, []), properties.parent)
+            shutil.move(properties.parent / "data", folder)
+    return folder
+
+
+def _write_classes(archive: Path) -> None:
+    """A broker starts and ends."""
+    broker = KafkaServer()
+    broker._java_options = [f"-XX:ArchiveClassesAtExit={archive}"]
+    with broker:
+        broker.stop()
 
 
 def jars() -> Path:

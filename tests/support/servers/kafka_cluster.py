@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from relay.localservers.process import free_port, run_tool
-from tests.support.servers.kafka import KafkaServer, format_tool
+from relay.localservers.process import free_port
+from tests.support.servers.kafka import KafkaServer
 
 _NODES = (1, 2, 3)
 _SETTINGS = {
@@ -28,17 +26,12 @@ _SETTINGS = {
 class _Node(KafkaServer):
     """One of the three. Its ports are chosen by the cluster, since the others must know them."""
 
-    def __init__(self, ports: tuple[int, int], cluster: str, voters: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, ports: tuple[int, int], settings: Mapping[str, str]) -> None:
         super().__init__(heap="256m", settings=settings)
         self.port, self._controller_port = ports
-        self._cluster = cluster
-        self._voters = voters
 
     def _prepare(self) -> None:
-        properties = self._write_properties()
-        run_tool(
-            [*format_tool(), "-t", self._cluster, "-c", properties, "--initial-controllers", self._voters], self.folder
-        )
+        self._format()
 
 
 class KafkaCluster:
@@ -46,16 +39,9 @@ class KafkaCluster:
 
     def __init__(self) -> None:
         ports = {number: (free_port(), free_port()) for number in _NODES}
-        voters = ",".join(f"{number}@127.0.0.1:{ports[number][1]}:{_random_id()}" for number in _NODES)
-        controllers = ",".join(f"127.0.0.1:{controller}" for _, controller in ports.values())
-        cluster = _random_id()
+        voters = ",".join(f"{number}@127.0.0.1:{controller}" for number, (_, controller) in ports.items())
         self.nodes = {
-            number: _Node(
-                ports[number],
-                cluster,
-                voters,
-                _SETTINGS | {"node.id": str(number), "controller.quorum.bootstrap.servers": controllers},
-            )
+            number: _Node(ports[number], _SETTINGS | {"node.id": str(number), "controller.quorum.voters": voters})
             for number in _NODES
         }
 
@@ -72,8 +58,3 @@ class KafkaCluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         with ThreadPoolExecutor(len(_NODES)) as pool:
             list(pool.map(lambda node: node.close(), self.nodes.values()))
-
-
-def _random_id() -> str:
-    """As Kafka writes one: 22 characters, none of which may be taken for an option or a separator."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A").replace("_", "B")

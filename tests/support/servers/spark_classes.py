@@ -1,63 +1,36 @@
-"""Spark's classes, loaded and verified once for a checkout: the JVMs of the tests map them instead of reading the jars.
+"""Spark's classes, loaded and verified once for a checkout (``tests.support.servers.java_classes``).
 
-Java 17 can write the classes of a process into an archive when the process ends (application class data sharing), and
-map the archive in later processes. With it a driver uses 5 instead of 10 CPU seconds until its first job has run, and
-an executor 2.6 instead of 4.4 (on two shared cores); masters and workers gain nothing. An archive that does not fit the
-version of Java, the garbage collector or the jars is ignored: Java then loads the classes from the jars.
+With them a driver uses 5 instead of 10 CPU seconds until its first job has run, and an executor 2.6 instead of 4.4 (on
+two shared cores); masters and workers gain nothing.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import hashlib
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 from relay.localservers.process import run_tool
-from tests.support.paths import CACHE, ROOT
+from tests.support.paths import ROOT
+from tests.support.servers.java_classes import LEAN, with_classes
 from tests.support.servers.spark_home import spark_home
 
-LEAN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""The options of every JVM: a small garbage collector, and a compiler that is quick rather than good."""
-
-_PREFIX = "spark-classes-"
-_SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"  # an archive that does not fit is a warning on standard output
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 @functools.cache
 def java_options() -> str:
     """``LEAN``, and the archive; the first call in a checkout writes it, which takes as long as starting a few JVMs."""
-    java = shutil.which("java")
-    if java is None:
-        return LEAN
-    files = [Path(java).resolve(), *sorted((spark_home() / "jars").iterdir())]
-    content = "\n".join(f"{file} {file.stat().st_mtime_ns}" for file in files)
-    archive = CACHE / f"{_PREFIX}{hashlib.sha256(content.encode()).hexdigest()[:16]}.jsa"
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "spark-classes.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not archive.exists():
-            _write(archive)
-    return f"{LEAN} -XX:SharedArchiveFile={archive} {_SILENT}"
+    return with_classes("spark", sorted((spark_home() / "jars").iterdir()), _write)
 
 
 def _write(archive: Path) -> None:
-    for outdated in CACHE.glob(f"{_PREFIX}*.jsa"):
-        outdated.unlink()
-    unfinished = archive.with_suffix(".unfinished")
     with tempfile.TemporaryDirectory(prefix="openoutbox-spark-classes-") as folder:
         paths = {"PYTHONPATH": str(ROOT), "SPARK_HOME": str(spark_home())}
         paths |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        run_tool([sys.executable, "-m", __name__, unfinished, folder], Path(folder), env=os.environ | paths)
-    if unfinished.exists():
-        unfinished.rename(archive)
-    else:
-        archive.touch()  # a Java that cannot write one, and ignores this one
+        run_tool([sys.executable, "-m", __name__, archive, folder], Path(folder), env=os.environ | paths)
 
 
 def _identity(batches: object) -> object:
