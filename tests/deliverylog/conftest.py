@@ -1,14 +1,16 @@
 """Every driver of the delivery log, empty and migrated: ``store`` runs a test once for each of them.
 
 PostgreSQL gets a database of its own, copied from one that was migrated before. The embedded ClickHouse allows one
-folder a process, so each worker has one, and each test a prefix of its own in it.
+folder a process, so each worker has one, and each test a prefix in it: one whose tables another test has left empty,
+since making them takes longer than most tests, or its own where it asks for ``prefix``.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,11 @@ from tests.support.fixtures.postgres import Database
 
 Reopen = Callable[[], Awaitable[DeliveryLog]]
 
+_KINDS = ("attempts_feed", "events_feed", "attempts", "events", "quarantine", "")
+"""Of a ClickHouse log's tables, beside that of its migrations."""
 _numbers = itertools.count()
+_emptied: list[str] = []
+"""Prefixes of migrated logs that a test has left empty."""
 
 
 @pytest.fixture
@@ -63,23 +69,43 @@ async def reopen(driver: str, request: pytest.FixtureRequest) -> AsyncIterator[R
                 return await opened(database.url)
 
         else:
-            folder: Path = request.getfixturevalue("chdb_folder")
-            name: str = request.getfixturevalue("prefix")
+            url = f"chdb:///{request.getfixturevalue('chdb_folder')}"
+            name = await stack.enter_async_context(_prefix_of_an_empty_log(request, partial(opened, url)))
 
             async def reopen() -> DeliveryLog:
-                return await opened(f"chdb:///{folder}", name)
+                return await opened(url, name)
 
-            await (await reopen()).migrate()
         yield reopen
-        if driver == "clickhouse":
-            await drop_tables(await reopen(), name)
+
+
+@asynccontextmanager
+async def _prefix_of_an_empty_log(
+    request: pytest.FixtureRequest, opened: Callable[[str], Awaitable[DeliveryLog]]
+) -> AsyncIterator[str]:
+    own = "prefix" in request.fixturenames
+    fresh = own or not _emptied
+    name: str = request.getfixturevalue("prefix") if fresh else _emptied.pop()
+    store = await opened(name)
+    if fresh:
+        await store.migrate()
+    yield name
+    if own:
+        await drop_tables(store, name)
+    else:
+        await store.apply_retention(None)
+        await _each_table("TRUNCATE", store, name, *_KINDS)
+        _emptied.append(name)
 
 
 async def drop_tables(store: DeliveryLog, prefix: str) -> None:
     """Take a ClickHouse log's tables away, so that their merges do not go on behind other tests."""
+    await _each_table("DROP", store, prefix, *_KINDS, "migration")
+
+
+async def _each_table(verb: str, store: DeliveryLog, prefix: str, *kinds: str) -> None:
     assert isinstance(store, ClickHouseDeliveryLog)
-    for kind in ("attempts_feed", "events_feed", "attempts", "events", "quarantine", "migration", ""):
-        await store._client.command(f"DROP TABLE {prefix}event_log{kind and '_'}{kind} SYNC")
+    for kind in kinds:
+        await store._client.command(f"{verb} TABLE {prefix}event_log{kind and '_'}{kind} SYNC")
 
 
 @pytest.fixture

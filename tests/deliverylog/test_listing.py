@@ -82,14 +82,14 @@ async def test_absent_metadata_reads_back_empty(store: DeliveryLog) -> None:
 
 
 async def test_times_microseconds_apart_lose_no_row_at_a_page_edge(store: DeliveryLog) -> None:
-    entries = [entry(f"a{i:02d}", BASE + timedelta(microseconds=250 * i)) for i in range(24)]
+    entries = [entry(f"a{i:02d}", BASE + timedelta(microseconds=250 * i)) for i in range(10)]
     await store.insert_many(entries)
     for order in ("asc", "desc"):
-        for limit in (1, 3, 5):
+        for limit in (1, 3):
             ids = attempt_ids(await all_items(store, ListAttempts(limit=limit, order=order)))
-            assert sorted(ids) == [f"a{i:02d}" for i in range(24)]
+            assert sorted(ids) == [f"a{i:02d}" for i in range(10)]
             events = [event.id for event in await all_items(store, ListEvents(limit=limit, order=order))]
-            assert sorted(events) == [f"e-a{i:02d}" for i in range(24)]
+            assert sorted(events) == [f"e-a{i:02d}" for i in range(10)]
 
 
 async def test_identical_times_are_ordered_by_the_bytes_of_the_id(store: DeliveryLog) -> None:
@@ -103,15 +103,15 @@ async def test_identical_times_are_ordered_by_the_bytes_of_the_id(store: Deliver
 
 
 async def test_twins_of_two_tenants_survive_every_page_edge(store: DeliveryLog) -> None:
-    entries = [entry("same", BASE, event("same", tenant_id=f"t{n}")) for n in range(7)]
+    entries = [entry("same", BASE, event("same", tenant_id=f"t{n}")) for n in range(5)]
     await store.insert_many(entries)
-    for limit in (1, 2, 3):
+    for limit in (1, 3):
         for order in ("asc", "desc"):
             for sort_by in ("time", "event_time"):
                 records = await all_items(store, ListAttempts(limit=limit, order=order, sort_by=sort_by))
-                assert sorted(record.attempt.tenant_id for record in records) == [f"t{n}" for n in range(7)]
+                assert sorted(record.attempt.tenant_id for record in records) == [f"t{n}" for n in range(5)]
             events = await all_items(store, ListEvents(limit=limit, order=order))
-            assert sorted(event.tenant_id for event in events) == [f"t{n}" for n in range(7)]
+            assert sorted(event.tenant_id for event in events) == [f"t{n}" for n in range(5)]
 
 
 async def test_a_window_is_exact_and_joins_a_cursor(store: DeliveryLog) -> None:
