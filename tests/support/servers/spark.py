@@ -21,7 +21,8 @@ import pyspark
 from relay.localservers.process import accepts, free_port
 from relay.localservers.server import LocalServer
 from tests.support.paths import ROOT
-from tests.support.servers.spark_classes import LEAN, java_options
+from tests.support.servers.java_classes import LEAN
+from tests.support.servers.spark_classes import java_options
 from tests.support.servers.spark_home import spark_home
 
 _LOG4J = Path(__file__).with_name("spark-log4j2.xml")
