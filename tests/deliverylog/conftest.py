@@ -64,17 +64,11 @@ async def reopen(driver: str, request: pytest.FixtureRequest) -> AsyncIterator[R
 
         elif driver == "postgres":
             database: Database = request.getfixturevalue("log_database")
-
-            async def reopen() -> DeliveryLog:
-                return await opened(database.url)
-
+            reopen = partial(opened, database.url)
         else:
             url = f"chdb:///{request.getfixturevalue('chdb_folder')}"
             name = await stack.enter_async_context(_prefix_of_an_empty_log(request, partial(opened, url)))
-
-            async def reopen() -> DeliveryLog:
-                return await opened(url, name)
-
+            reopen = partial(opened, url, name)
         yield reopen
 
 
