@@ -255,6 +255,10 @@ class AtAudit(Fault):
 
     fault: Fault
 
+    @property
+    def own(self) -> frozenset[EventId]:
+        return self.fault.own
+
     def begin(self, world: World) -> None:
         _at_audit(world, self.fault.begin)
 

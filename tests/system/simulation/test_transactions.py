@@ -66,7 +66,7 @@ def test_asking_without_ending_the_holder_is_found(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_renewal_within_a_transaction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutate(monkeypatch, "relay.engine.fences", "        if self.pinned:", "        if False:")
+    mutate(monkeypatch, "relay.engine.fences", "        if self._pinned:", "        if False:")
     assert "seen twice" in next(violations(262, _MANY))
 
 
