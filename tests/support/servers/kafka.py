@@ -131,10 +131,11 @@ def _format_tool(properties: Path, options: Sequence[str]) -> list[str | Path]:
 def _formatted(properties: Path) -> Path:
     """The data of a broker that never ran: formatted once for a checkout, since that takes a JVM of its own."""
     folder = _CACHE / f"kafka-{VERSION}-formatted"
-    with (_CACHE / "kafka.lock").open("w") as lock:
+    tool = _format_tool(properties, [])  # before the lock: it may fetch the jars
+    with (_CACHE / "kafka-formatted.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            run_tool(_format_tool(properties, []), properties.parent)
+            run_tool(tool, properties.parent)
             shutil.move(properties.parent / "data", folder)
     return folder
 
