@@ -72,7 +72,7 @@ class KafkaServer(LocalServer):
         else:
             shutil.copytree(_formatted(properties), data)
             ids = {"version": "1", "cluster.id": _CLUSTER, "node.id": self._settings.get("node.id", "1")}
-            _write(data / "meta.properties", ids | {"directory.id": random_id()})
+            _write(data / "meta.properties", ids | {"directory.id": _random_id()})
 
     def _command(self) -> list[str | Path]:
         # Without waiting: while the archive is written by a broker, its own command is asked for.
@@ -119,7 +119,7 @@ def _write(path: Path, properties: Mapping[str, str]) -> Path:
     return path
 
 
-def random_id() -> str:
+def _random_id() -> str:
     """As Kafka writes one: 22 characters, none of which may be taken for an option or a separator."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A").replace("_", "B")
 
@@ -136,7 +136,9 @@ def _formatted(properties: Path) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             run_tool(tool, properties.parent)
-            shutil.move(properties.parent / "data", folder)
+            remove(unfinished := _CACHE / f"{folder.name}.unfinished")
+            shutil.move(properties.parent / "data", unfinished)  # a copy where it is another file system
+            unfinished.rename(folder)
     return folder
 
 
