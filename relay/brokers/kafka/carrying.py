@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, classify
+from relay.brokers.kafka.errors import BATCH_REFUSALS, FATAL_UNTIL_GRANTED, FENCED, classify
 from relay.brokers.kafka.headers import formatted_headers, message_headers
 from relay.brokers.kafka.offer import Failure
 from relay.brokers.kafka.options import KafkaOptions, settle_margin, transaction_timeout
@@ -36,7 +36,6 @@ from relay.core.outcome import (
 )
 from relay.core.proofs import Begun, HeldLeases, LeasedRow, Proven
 
-_FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _OF_THE_CLIENT: Final = frozenset({"_STATE", "_CONFLICT", "_PREV_IN_PROGRESS", "_PURGE_QUEUE", "_PURGE_INFLIGHT"})
 _NOT_IN_TIME: Final = Withheld("its lease is of before this producer's epoch, or does not last for a transaction")
 _OF_ANOTHER: Final = "_INVALID_DIFFERENT_RECORD"
@@ -214,7 +213,7 @@ class Carrying:
     async def _ended(self, transaction: Transaction, begun: Sequence[Begun], end: End, *, usable: bool) -> None:
         """Tell the outcomes, and what is to be tried again."""
         error = transaction.error
-        if error is not None and error.code in _FENCED:
+        if error is not None and error.code in FENCED and not usable:
             in_force = all(one.expires_at > steady_seconds() for one in begun)
             self._publisher.fenced(self._slot, in_force=in_force)
         # What the broker has refused leaves a gap in the producer's sequence: it would refuse the next transaction.
@@ -335,7 +334,7 @@ def _outcome(failure: Failure) -> Outcome:
 
 
 def _outcome_of_all(error: Failure | None) -> Outcome:
-    if error is None or error.code in _FENCED:
+    if error is None or error.code in FENCED:
         return Withheld("another relay has ended this one's transactions")
     if error.code in FATAL_UNTIL_GRANTED:
         return Transient(error.code, error.text)

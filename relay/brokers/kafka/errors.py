@@ -68,6 +68,9 @@ COLLATERAL = frozenset(
 )
 """Codes of messages that failed because another one did, in a client that keeps runs."""
 
+FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+"""Codes of a producer whose epoch another one of its transactional id has ended. They accuse no message."""
+
 FATAL_UNTIL_GRANTED = frozenset({"CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"})
 """Fatal errors that a new client meets again until an operator grants the right: these use up attempts."""
 

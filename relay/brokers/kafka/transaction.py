@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from relay.brokers.kafka.errors import COLLATERAL, refused_message
+from relay.brokers.kafka.errors import COLLATERAL, FENCED, refused_message
 from relay.brokers.kafka.headers import KafkaHeaders
 from relay.brokers.kafka.offer import Failure, receipt_of
 from relay.brokers.kafka.proofs import Record
@@ -194,7 +194,7 @@ class Transaction:
         if error is None:
             if self._with_receipts:
                 self.receipts[event.event_id] = receipt_of(message)
-        elif error.fatal():
+        elif error.fatal() or error.name() in FENCED:
             self.error = failure_of(error)
         elif error.name() not in COLLATERAL:
             self.failed[event.event_id] = failure_of(error)

@@ -125,10 +125,14 @@ async def test_a_stable_relay_id_ends_its_former_life_at_once(
     await publisher.close()
 
 
+@pytest.mark.parametrize("sent", [0, 1])
 async def test_a_producer_that_is_fenced_while_it_is_filled_accuses_neither_event_nor_broker(
-    kafka: str, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+    kafka: str, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, sent: int
 ) -> None:
-    """The client says ``_FATAL`` of the next message, and that this is not fatal."""
+    """The client says ``_FATAL`` of the next message where none was sent before, else INVALID_PRODUCER_EPOCH.
+
+    And that neither is fatal.
+    """
     place = topic()
     changes = {"transactions": True, "relay_id": uuid.uuid4().hex, "transactions_prefix": uuid.uuid4().hex}
     publisher = KafkaTransactions(kafka_options(kafka, **changes, lease_timeout=60.0))
@@ -141,6 +145,8 @@ async def test_a_producer_that_is_fenced_while_it_is_filled_accuses_neither_even
         met += 1
         assert carrying._slot.epoch is not None
         if met == 2:
+            if sent:
+                carrying._slot.epoch.producer.flush(patience())
             begin_epoch(carrying._slot.config, patience())
         if met == 3:
             for _ in range(3):  # here the client fails the second message
