@@ -31,12 +31,14 @@ RELAYS = 3
 FAULTS = 3  # two kills and a freeze
 SHARE = 1_500  # events that come before each fault
 LEASE = 3.0
+SOON = 0.05  # seconds of every answer, so that much is in flight
+LATE = 1.5  # amid which a relay is chosen that waits for some
 
 
-def seen(broker: Broker) -> Counter[str]:
-    """How often a reader of committed messages sees each event by now."""
-    url = broker.env()["PUBLISHER_URL"]
-    reader = Consumer({"bootstrap.servers": url, "group.id": "reader", "enable.partition.eof": True})
+def seen(broker: Broker, isolation: str = "read_committed") -> Counter[str]:
+    """How often a reader, of committed messages alone or of all, sees each event by now."""
+    settings = {"group.id": "reader", "enable.partition.eof": True, "isolation.level": isolation}
+    reader = Consumer({"bootstrap.servers": broker.env()["PUBLISHER_URL"], **settings})
     reader.assign([TopicPartition(broker.destination, 0, 0)])
     counts: Counter[str] = Counter()
     try:
@@ -50,13 +52,10 @@ def seen(broker: Broker) -> Counter[str]:
 
 
 class Faults:
-    """Relays of which one after another is killed or frozen beyond its lease, while they drain a backlog."""
+    """Relays that drain a backlog; of those that wait for answers one is killed or frozen beyond its lease."""
 
-    def __init__(self, outbox: Outbox, destination: str, env: dict[str, str], stack: ExitStack) -> None:
-        self._outbox = outbox
-        self._destination = destination
-        self._env = env
-        self._stack = stack
+    def __init__(self, outbox: Outbox, broker: Broker, env: dict[str, str], stack: ExitStack) -> None:
+        self._outbox, self._broker, self._env, self._stack = outbox, broker, env, stack
         self.relays = [self._start(number) for number in range(RELAYS)]
         self.kills = self.freezes = 0
 
@@ -66,23 +65,34 @@ class Faults:
     def next(self, number: int) -> None:
         """The next fault, amid deliveries."""
         before = delivered(self._outbox)
-        self._outbox.fill(self._destination, SHARE)
+        self._outbox.fill(self._broker.destination, SHARE // 2)
         wait_until(
             lambda: all(one.running for one in self.relays) and delivered(self._outbox) > before,
             60,
             "the relays to deliver",
         )
-        one = number % RELAYS
+        proxy = self._broker.proxy
+        proxy.slow_links, proxy.delay = range(proxy.accepted + 1), LATE  # those of relays, not of readers
+        self._outbox.fill(self._broker.destination, SHARE // 2)
+        one = wait_until(self._waiting_ones, 60, "a relay to wait for answers to events that the broker has").pop()
         if number % 3 < 2:
             self.relays[one].kill()
             self.kills += 1
+            proxy.slow_links, proxy.delay = None, SOON
             self.relays[one] = self._start(one)
             return
         os.kill(self.relays[one].pid, signal.SIGSTOP)
+        proxy.slow_links, proxy.delay = None, SOON
         since = time.monotonic()
         wait_until(lambda: time.monotonic() - since > 2 * LEASE, 60, "its leases to expire")
         os.kill(self.relays[one].pid, signal.SIGCONT)
         self.freezes += 1
+
+    def _waiting_ones(self) -> set[int]:
+        """Relays that hold an event that the broker has."""
+        has = seen(self._broker, "read_uncommitted").keys()
+        leased = self._outbox.rows("locked_by, event_id::text")
+        return {int(holder.removeprefix("relay-")) for holder, event_id in leased if holder and event_id in has}
 
     def drained(self) -> bool:
         """Whether every event is delivered."""
@@ -90,13 +100,13 @@ class Faults:
 
 
 def received_through_faults(
-    outbox: Outbox, broker: Broker, count: int = FAULTS, delay: float = 0.05, **env: str
+    outbox: Outbox, broker: Broker, count: int = FAULTS, **env: str
 ) -> tuple[Counter[str], Faults]:
     """How often a reader of committed messages sees each event in the end."""
     pace = {"LEASE_TIMEOUT": f"{LEASE:g}s", "KAFKA_WRITE_TIMEOUT": "2s", "RETRY_BASE_DELAY": "100ms"}
-    broker.proxy.delay = delay  # of every answer, so that much is in flight at each fault
+    broker.proxy.delay = SOON
     with ExitStack() as stack:
-        faults = Faults(outbox, broker.destination, {**broker.env(), **pace, **env}, stack)
+        faults = Faults(outbox, broker, {**broker.env(), **pace, **env}, stack)
         for number in range(count):
             faults.next(number)
         broker.proxy.delay = 0.0
@@ -135,7 +145,6 @@ def test_a_reader_of_committed_messages_sees_each_event_once(
 
 def test_the_same_faults_without_transactions_bring_repeats(outbox: Outbox, make_broker: MakeBroker) -> None:
     kills = 2
-    # Answers that are late enough for each relay to wait for some when it is killed.
-    received, _ = received_through_faults(outbox, make_broker("kafka"), kills, delay=0.7)
+    received, _ = received_through_faults(outbox, make_broker("kafka"), kills)
     assert len(received) == kills * SHARE
     assert received.total() > kills * SHARE
