@@ -84,7 +84,7 @@ def time_text(moment: datetime | str, timespec: str = "seconds") -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """An ISO 8601 time with its zone; a date alone is its UTC midnight.
+    """An ISO 8601 time with its zone, in UTC; a date alone is its UTC midnight.
 
     Raises ValueError, saying what a time looks like, for anything else, one without a zone included.
     """
@@ -96,7 +96,10 @@ def parse_time(text: str) -> datetime:
         return time.replace(tzinfo=UTC)
     if time.utcoffset() is None:
         raise ValueError(f"{text!r} has no time zone; write for example {text}Z")
-    return time
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} is in no year from 1 to 9999 of UTC") from None
 
 
 def parse_bound(text: str) -> datetime | timedelta:

@@ -34,7 +34,11 @@ def test_a_bound_may_be_an_age() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("2026-03-10T12:00:00", "has no time zone; write for example 2026-03-10T12:00:00Z"), ("later", "'later' is ")],
+    [
+        ("2026-03-10T12:00:00", "has no time zone; write for example 2026-03-10T12:00:00Z"),
+        ("0001-01-01T00:00+05:00", "is in no year from 1 to 9999 of UTC"),
+        ("later", "'later' is "),
+    ],
 )
 def test_what_is_no_time(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):

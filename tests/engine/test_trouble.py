@@ -11,7 +11,7 @@ from relay.core.telemetry import RelayState
 from tests.engine.conftest import StartRelay
 from tests.support.doubles.memory_publisher import MemoryPublisher
 from tests.support.fixtures.outbox import Outbox, Row
-from tests.support.waiting import eventually, pace_async
+from tests.support.waiting import eventually, pace_async, patience
 
 
 async def test_a_broker_that_is_down_pauses_claiming_and_costs_no_attempt(outbox: Outbox, start: StartRelay) -> None:
@@ -144,7 +144,7 @@ async def test_stopping_releases_what_has_no_answer(outbox: Outbox, start: Start
     outbox.insert([Row("topic")] * 10)
     broker = MemoryPublisher()
     broker.hold()
-    running = await start(broker, shutdown_timeout=1.0)
+    running = await start(broker, shutdown_timeout=patience(1.0))
     await eventually(lambda: len(broker.held) == 10)
     await running.stop()
     assert outbox.counts() == {"PENDING": 10}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -18,8 +17,6 @@ from relay.console.access.login_page import CSRF_FIELD, KeptForm, form_fields, r
 from relay.console.access.origin import from_another_site, names_this_console
 from relay.console.access.refusal import CHALLENGE, AccessRefused, answer
 from relay.console.access.route_roles import is_open, route_rules
-
-logger = logging.getLogger(__name__)
 
 CSRF_HEADER: Final = "x-csrf-token"
 

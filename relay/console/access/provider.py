@@ -8,7 +8,6 @@ endpoint, whose subject must be the same.
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -25,8 +24,6 @@ from relay.console.access.access_role import LONGEST_NAME, AccessRole, Identity,
 from relay.core.durations import in_words
 from relay.core.errors import OutboxError
 from relay.core.origins import LiveSecret
-
-logger = logging.getLogger(__name__)
 
 _TIMEOUT: Final = 10.0  # seconds of silence of the provider
 _LONGEST: Final = 30.0  # seconds for what one step asks the provider

@@ -33,7 +33,7 @@ from typing import Final, NamedTuple
 
 from relay.core.durations import time_text
 from relay.core.event import Status
-from relay.core.heartbeats import ReportedCondition, conditions_in
+from relay.core.heartbeats import REFUSES, ReportedCondition, conditions_in
 from relay.core.outcome import Transient
 from relay.core.outside import shown
 from relay.core.pause import Pause, PauseScope, PauseTarget
@@ -317,10 +317,10 @@ def _no_relay(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
 
 def _refused(event: ShownEvent, facts: Facts) -> Iterator[Reason]:
     for relay in facts.living:
-        _, refuses, rest = relay.reason.partition("the database refuses to ")
+        _, refuses, rest = relay.reason.partition(REFUSES)
         if refuses and f" event {event.event_id}" in rest:
             step = "Correct the row, or the constraint or trigger that refuses it."
-            yield Reason("refused", _sentence(f"The database refuses to {rest}"), step, ("relay", relay.relay_id))
+            yield Reason("refused", _sentence(REFUSES + rest), step, ("relay", relay.relay_id))
             return
 
 
