@@ -20,7 +20,7 @@ from benchmarks.filling import UNFINISHED, fill, fill_delivered, pace
 from benchmarks.measured import Machine
 from benchmarks.process import RelayProcess
 from benchmarks.servers import Servers
-from relay.outbox.head import EVERYWHERE
+from relay.outbox.span import EVERYWHERE
 from relay.postgres.codec import fence_at
 from relay.postgres.sql import TableName, statement
 
@@ -54,7 +54,7 @@ def _claim_time(servers: Servers, delivered: int, pending: int) -> ClaimTime:
     claim = statement("outbox/claim:claim", TableName())
     settle = statement("outbox/settle:delivered", TableName())
     values = {
-        **EVERYWHERE,
+        **EVERYWHERE.parameters(),
         "limit": _BATCH,
         "max_bytes": 64 << 20,
         "inline_bytes": 1 << 19,

@@ -28,8 +28,8 @@ from benchmarks.filling import fill
 from benchmarks.floor import CLAIM, SETTLE
 from benchmarks.process import thread_seconds
 from benchmarks.servers import Servers
-from relay.outbox.head import EVERYWHERE
 from relay.outbox.migrate import migrate
+from relay.outbox.span import EVERYWHERE
 from relay.postgres.codec import fence_at, id_array
 from relay.postgres.sql import TableName
 
@@ -42,7 +42,7 @@ print(json.dumps([statement("outbox/claim:claim", table), *settles]))
 """
 """Prints a checkout's claim and its settles with keep and with delete."""
 _VALUES: Final = {
-    **EVERYWHERE,
+    **EVERYWHERE.parameters(),
     "relay_id": "benchmark",
     "max_bytes": 64 * 2**20,
     "inline_bytes": 16 * 2**20,

@@ -37,7 +37,7 @@ from benchmarks.measured import Machine
 from benchmarks.servers import Servers
 from relay.outbox.admin.prune import PruneOptions, prune
 from relay.outbox.extensions import extension_sql
-from relay.outbox.head import EVERYWHERE
+from relay.outbox.span import EVERYWHERE
 from relay.postgres.codec import fence_at
 from relay.postgres.sql import TableName, statement
 
@@ -161,7 +161,7 @@ class Loop:
     @staticmethod
     def _values(count: int) -> dict[str, Any]:
         bounds = {"limit": count, "max_bytes": 64 << 20, "inline_bytes": 1 << 19}
-        return {**EVERYWHERE, **bounds, "max_attempts": 25, "relay_id": "bench"}
+        return {**EVERYWHERE.parameters(), **bounds, "max_attempts": 25, "relay_id": "bench"}
 
 
 @contextlib.contextmanager

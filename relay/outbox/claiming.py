@@ -18,13 +18,13 @@ from relay.core.blame import kept
 from relay.core.clock import DatabaseClock, steady_seconds
 from relay.core.errors import StorageError, StorageTimeout
 from relay.core.event import Claim, EventId, OutboxEvent
-from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, ClaimSpan
 from relay.outbox.left_out import PausedRows
 from relay.outbox.ordered import OrderedClaim, leased
 from relay.outbox.outbox_options import PostgresOptions
 from relay.outbox.passed_rows import BEFORE_ALL_ROWS, DueRow, PassedRows
 from relay.outbox.payloads import Appetite, PayloadReader, is_damage
 from relay.outbox.plan_guard import ClaimGuard
+from relay.outbox.span import BEFORE_ALL, EVERYWHERE, ClaimSpan
 from relay.postgres.codec import fence_at, id_array
 from relay.postgres.connect import Connection, DeadlineConnection
 from relay.postgres.pipeline import one_transaction
@@ -36,7 +36,6 @@ Values = Mapping[str, Any] | None
 Row = tuple[Any, ...]
 Work = Callable[[Connection], Awaitable[list[Row]]]
 
-_EVERYWHERE = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0)
 _FIELDS = len(OutboxEvent._fields)
 _fields = itemgetter(slice(_FIELDS))
 _event = partial(tuple.__new__, OutboxEvent)  # what _make does, without a call in Python for each row
@@ -225,7 +224,7 @@ class Claims:
 
     async def _claim_chosen(self, wanted: Wanted, event_ids: Sequence[EventId]) -> list[Row]:
         """Claim these rows, wherever they are."""
-        return await self._claim_span(_EVERYWHERE, wanted._replace(limit=len(event_ids)), event_ids)
+        return await self._claim_span(EVERYWHERE, wanted._replace(limit=len(event_ids)), event_ids)
 
     async def _claim_span(self, span: ClaimSpan, wanted: Wanted, chosen: Sequence[EventId] = ()) -> list[Row]:
         """One claim, from the head on, of a stretch behind it, or of ``chosen`` rows."""
@@ -314,7 +313,7 @@ class Claims:
 
     async def _name(self, event_id: EventId) -> None:
         """In order per key: say where the row is that a claim failed for."""
-        if due := await self._due_rows(Wanted(1, 1, (), ()), _EVERYWHERE, 1, chosen=[event_id]):
+        if due := await self._due_rows(Wanted(1, 1, (), ()), EVERYWHERE, 1, chosen=[event_id]):
             self.passed.named(self.paused.head.span(), due[0])
 
     async def _first_of_keys(self, ordered: OrderedClaim, chosen: Sequence[EventId]) -> list[EventId]:

@@ -57,59 +57,22 @@ from __future__ import annotations
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Set
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-MARGIN: Final = 2.0
-"""Most seconds before the present that the head does not enter."""
-SHORTEST_MARGIN: Final = 0.1
-"""Seconds, where many rows are claimed."""
+from relay.outbox.margin import MARGIN, Margin
+from relay.outbox.span import BEFORE_ALL, BEHIND_ALL, ClaimSpan, Place, after
+
 CHEAP: Final = 0.0025
 """Seconds of a walk from the oldest entry on that claims may take, too."""
 MOST_CLAIMED: Final = 2000
 """Rows claimed since the last cheap walk; a claim steps over their entries in a millisecond or two."""
-_FEW_ENTRIES: Final = 100  # in the margin: they cost a claim nothing that can be seen
-_MOST_ENTRIES: Final = 500
 _MOST_STRETCHES: Final = 16
-_MICROSECOND: Final = 1e-6
 _TIE_WALK: Final = 1.0  # seconds between two claims that walk over a tie from its first row on, at least
 _TIE_WALKS: Final = 20  # times what one of them took
-_PACE_SECONDS: Final = 2.0  # over which the pace of claims is measured
-_AGE_SECONDS: Final = 10.0  # to 20, over which the age of claimed rows is remembered
 
-Place = tuple[float, float]
-"""``available_at`` and ``created_at`` in seconds since 1970: the order of claims."""
-BEFORE_ALL: Final[Place] = (float("-inf"), float("-inf"))
-BEHIND_ALL: Final[Place] = (float("inf"), float("inf"))
 Thing = tuple[str, str]
 """What claims leave out: of which kind (see ``relay.outbox.left_out``), and its name. Several kinds may leave out
 the same rows under one name."""
-
-
-class ClaimSpan(NamedTuple):
-    """Where one claim looks, and under which settings it was sent."""
-
-    first: Place
-    end: Place
-    """The first place that it does not look at; BEHIND_ALL but for a stretch behind the head."""
-    version: int
-    tid: str | None = None
-    """Of the rows that share its first place, and of no others, those behind this place in the table."""
-
-    @property
-    def is_stretch(self) -> bool:
-        """Whether it is behind the head, and says nothing about it."""
-        return self.end != BEHIND_ALL
-
-    def parameters(self) -> dict[str, float]:
-        """Those of the statements that walk the queue's index."""
-        (due_from, created_from) = self.first
-        (due_until, created_until) = self.end if self.tid is None else after(self.first)
-        return {
-            "due_from": due_from,
-            "created_from": created_from,
-            "due_until": due_until,
-            "created_until": created_until,
-        }
 
 
 class _Tie(NamedTuple):
@@ -119,10 +82,6 @@ class _Tie(NamedTuple):
     """The last one's place in the table."""
     walk_at: float
     """When a claim walks over them from the first one on again."""
-
-
-EVERYWHERE: Final[dict[str, Any]] = ClaimSpan(BEFORE_ALL, BEHIND_ALL, 0).parameters()
-"""Of a statement that looks at all due rows."""
 
 
 class Head:
@@ -148,10 +107,8 @@ class Head:
         self.refused: tuple[Place, Place] | None = None
         """From where to where there are rows that the database refuses to change; claims begin behind them."""
         self._claimed = 0
-        self._pace = 0.0
-        self._paced_at = clock()
-        self._ages = (MARGIN, MARGIN)
-        self._aged_at = clock()
+        self.margin = Margin(clock)
+        """How far behind the present the head stays."""
 
     # What claims ask and say.
 
@@ -164,18 +121,6 @@ class Head:
     def claimed_since_walk(self) -> bool:
         """Whether claims brought rows since the last walk from the oldest entry on."""
         return self._claimed > 0
-
-    @property
-    def margin(self) -> float:
-        """Seconds before the present that the head does not enter.
-
-        Twice the age of the oldest row that claims met of late, so that they meet the next one like it, within what a
-        number of rows allows: each is an entry that the next claims step over.
-        """
-        if not self._pace:
-            return MARGIN
-        few, most = _FEW_ENTRIES / self._pace, _MOST_ENTRIES / self._pace
-        return min(MARGIN, max(SHORTEST_MARGIN, few, min(2 * max(self._ages), most)))
 
     def span(self) -> ClaimSpan:
         """Where the next claim looks: at the oldest stretch behind the head, or from the head on."""
@@ -224,13 +169,14 @@ class Head:
             now = self._clock()
             walk_at = now + max(_TIE_WALK, (now - self._sent_at) * _TIE_WALKS)
             tie = _Tie(tied, before.walk_at if before is not None and span.tid is not None else walk_at)
-        self._met(at - first[0])
+        self.margin.met(at - first[0])
         if span.is_stretch:
             self._took_stretch(span, after(last) if tie is None else last, tie)
             return
-        self._count(rows)
+        self._claimed += rows
+        self.margin.claimed(rows)
         self.clock_is(at)
-        reached = min(last, (at - self.margin, float("-inf")))
+        reached = min(last, (at - self.margin.seconds, float("-inf")))
         # A claim from the oldest entry on may have taken stragglers: what is behind them was not looked at.
         self.place = reached if span.first == BEFORE_ALL else max(self.place, reached)
         if tie is not None and self.place == last:
@@ -263,13 +209,14 @@ class Head:
         if span.version != self._version:
             return
         if first is not None:
-            self._met(at - first[0])
+            self.margin.met(at - first[0])
         if span.is_stretch:
             self._took_stretch(span, first if rows else None)
             if not rows and not whole:
                 self.place = min(self.place, span.first)
             return
-        self._count(rows)
+        self._claimed += rows
+        self.margin.claimed(rows)
         self.clock_is(at)
         if first is not None:
             self.passed(span.first, first, at)
@@ -306,23 +253,6 @@ class Head:
                 insort(self._stretches, (rest, span.end))
                 if tie is not None:
                     self._ties[rest, span.end] = tie
-
-    def _count(self, rows: int) -> None:
-        self._claimed += rows
-        now = self._clock()
-        elapsed = now - self._paced_at
-        if elapsed < _PACE_SECONDS / 4:
-            self._pace += rows / _PACE_SECONDS
-        else:
-            self._pace = (self._pace + rows / _PACE_SECONDS) * max(1 - elapsed / _PACE_SECONDS, 0.0)
-            self._paced_at = now
-
-    def _met(self, age: float) -> None:
-        """Claims met a row that was due for so many seconds."""
-        now = self._clock()
-        if now >= self._aged_at + _AGE_SECONDS:
-            self._ages, self._aged_at = (0.0, self._ages[0]), now
-        self._ages = (max(self._ages[0], age), self._ages[1])
 
     def leave_out(self, things: Set[Thing]) -> None:
         """Claims that are sent from now on leave out ``things``, and nothing else.
@@ -375,7 +305,7 @@ class Head:
     def passed(self, begin: Place, end: Place, at: float) -> None:
         """From ``begin`` to ``end`` nothing waits that claims may take, at the database's time ``at``."""
         if begin <= self.place:
-            self.place = max(self.place, min(end, (at - self.margin, float("-inf"))))
+            self.place = max(self.place, min(end, (at - self.margin.seconds, float("-inf"))))
 
     def walked(self, free: Place | None, at: float, *, cheap: bool) -> None:
         """A walk from the oldest entry to the head came to the first row that claims may take; None: there is none."""
@@ -385,7 +315,7 @@ class Head:
             if self.in_force and not self.is_refused(free):
                 self.add(free, min((free[0] + MARGIN, float("-inf")), self.place))
             return
-        self.place = max(self.place, min(free or BEHIND_ALL, (at - self.margin, float("-inf"))))
+        self.place = max(self.place, min(free or BEHIND_ALL, (at - self.margin.seconds, float("-inf"))))
         self._stretches.clear()
         self.returned = None
 
@@ -393,8 +323,3 @@ class Head:
         """The database's clock: where it was set back, the head goes back with it, by some seconds more."""
         if at < self.place[0]:
             self.place = (at - 2 * MARGIN, float("-inf"))
-
-
-def after(place: Place) -> Place:
-    """The place right behind."""
-    return place[0], place[1] + _MICROSECOND

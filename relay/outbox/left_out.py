@@ -21,8 +21,9 @@ from relay.core.event import EventId
 from relay.core.pause import Pause, PauseScope, PauseTarget
 from relay.core.places import Apart, Flow
 from relay.core.storage import Rest
-from relay.outbox.head import ClaimSpan, Head, Place, Thing
+from relay.outbox.head import Head, Thing
 from relay.outbox.pauses import read_for_claims
+from relay.outbox.span import ClaimSpan, Place
 from relay.outbox.waiting_rows import Look, Looks, Walk
 from relay.postgres.connect import Connection
 from relay.postgres.pipeline import one_transaction
@@ -167,7 +168,7 @@ class PausedRows:
 
     async def _look(self, connection: Connection, span: ClaimSpan, timeout: float) -> Look | None:
         rows = self._rows_per_look if self.tags else 1
-        values = {**span.parameters(), **self.parameters(), "margin": self.head.margin, "rows": rows}
+        values = {**span.parameters(), **self.parameters(), "margin": self.head.margin.seconds, "rows": rows}
         cursor = connection.cursor(binary=True)
         try:
             async with one_transaction(connection):

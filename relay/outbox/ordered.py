@@ -29,9 +29,9 @@ from psycopg.types.numeric import Int8
 from openoutbox.schema import index_name
 from relay.core.event import EventId
 from relay.outbox.floors import MOST_KEYS, KeyFloors, Snapshot
-from relay.outbox.head import ClaimSpan, Place
 from relay.outbox.left_out import PausedRows
 from relay.outbox.outbox_options import KeyOrder, PostgresOptions
+from relay.outbox.span import ClaimSpan, Place
 from relay.postgres.codec import id_array
 from relay.postgres.connect import Connection
 from relay.postgres.pipeline import one_transaction

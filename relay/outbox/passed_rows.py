@@ -40,8 +40,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from relay.core.blame import MOST_ALIKE, kept, quarters
 from relay.core.errors import StorageError
 from relay.core.event import EventId, OutboxEvent
-from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, ClaimSpan, Place, after
 from relay.outbox.left_out import PausedRows
+from relay.outbox.span import BEFORE_ALL, BEHIND_ALL, ClaimSpan, Place, after
 
 logger = logging.getLogger(__name__)
 

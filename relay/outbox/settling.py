@@ -19,8 +19,8 @@ from psycopg.pq import TransactionStatus
 from relay.core.errors import StorageUnavailable
 from relay.core.event import EventId
 from relay.core.storage import Settled, Settlement
-from relay.outbox.head import Place
 from relay.outbox.outbox_options import PostgresOptions
+from relay.outbox.span import Place
 from relay.postgres.codec import id_array, storable_text
 from relay.postgres.connect import Connection
 from relay.postgres.errors import classify

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from relay.core.storage import Rest
-from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, MARGIN, Head, Place, after
+from relay.outbox.head import CHEAP, Head
+from relay.outbox.margin import MARGIN
+from relay.outbox.span import BEFORE_ALL, BEHIND_ALL, Place, after
 
 SHARE: Final = 0.05
 """Most of the time that looking behind the head takes."""
@@ -149,7 +151,7 @@ class Looks:
         if (head.walk_is_cheap and head.claimed_since_walk) or self._clock() >= walk_at:
             await self._walk_all(walk)
         if not head.in_force:
-            return Rest(0.25 if head.margin < MARGIN else 1.0, claimable=False)
+            return Rest(0.25 if head.margin.seconds < MARGIN else 1.0, claimable=False)
         if head.place[0] == BEFORE_ALL[0]:
             await self.find(walk)
         await self._advance(walk)

@@ -17,9 +17,9 @@ from relay.core.event import Claim
 from relay.core.storage import Settlement
 from relay.outbox.extensions import add_extension
 from relay.outbox.floors import KeyFloors
-from relay.outbox.head import BEFORE_ALL
 from relay.outbox.ordered import OrderedClaim
 from relay.outbox.outbox_options import KeyOrder
+from relay.outbox.span import BEFORE_ALL
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.sql import TableName
 from tests.outbox.test_plans import kept_plan

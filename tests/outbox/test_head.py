@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.outbox.head import BEFORE_ALL, CHEAP, MARGIN, MOST_CLAIMED, Head, Place, after
+from relay.outbox.head import CHEAP, MOST_CLAIMED, Head
+from relay.outbox.margin import MARGIN
+from relay.outbox.span import BEFORE_ALL, Place, after
 from relay.outbox.waiting_rows import DEPTHS, SHARE, TIMEOUT, Look, Looks
 from tests.support.clock import Clock
 
@@ -58,9 +60,9 @@ def test_a_claim_from_the_oldest_entry_on_that_took_stragglers_says_nothing_of_w
 def test_many_claimed_rows_let_the_head_come_nearer() -> None:
     head = head_at(500.0)
     head.claimed(head.span(), 100, at(NOW), at(NOW), NOW)
-    assert head.margin == MARGIN
+    assert head.margin.seconds == MARGIN
     head.claimed(head.span(), 4000, at(NOW), at(NOW), NOW)
-    assert 0.1 <= head.margin < 0.5
+    assert 0.1 <= head.margin.seconds < 0.5
 
 
 @pytest.mark.parametrize(("age", "margin"), [(0.01, 0.1), (0.15, 0.3), (60.0, 0.5)])
@@ -73,9 +75,9 @@ def test_the_head_stays_twice_the_age_of_the_oldest_row_behind_within_five_hundr
     for _ in range(300):
         clock.now += 0.1
         head.claimed(head.span(), 100, at(NOW - age), at(NOW), NOW)
-    assert head.margin == pytest.approx(margin, rel=0.2)
+    assert head.margin.seconds == pytest.approx(margin, rel=0.2)
     head.waiting_from(head.span(), 100, at(NOW - 1.0), NOW, whole=True)
-    assert head.margin == pytest.approx(0.5, rel=0.2), "a claim in order per key says it, too"
+    assert head.margin.seconds == pytest.approx(0.5, rel=0.2), "a claim in order per key says it, too"
 
 
 def test_a_claim_that_was_sent_before_something_else_was_left_out_does_not_move_the_head() -> None:

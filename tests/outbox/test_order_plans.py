@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from relay.outbox.extensions import add_extension
-from relay.outbox.head import EVERYWHERE
 from relay.outbox.migrate import migrate
+from relay.outbox.span import EVERYWHERE
 from relay.postgres.sql import TableName, statement
 from tests.outbox.test_plans import indexes, kept_plan, nodes
 from tests.support.fixtures.postgres import Database, create_database, drop_database
@@ -99,7 +99,7 @@ def run(connection: Connection, *tags: str, prepared: bool = False, **parameters
     sql = statement("outbox/claim_ordered:ordered", TableName(), tags=[*tags, *(["prepared"] if prepared else [])])
     [(no_floors,)] = connection.execute(_NO_FLOORS).fetchall()
     fixed = {
-        **EVERYWHERE,
+        **EVERYWHERE.parameters(),
         "max_bytes": 1 << 26,
         "inline_bytes": 1 << 19,
         "max_attempts": 25,
@@ -163,7 +163,7 @@ def test_chosen_rows_are_found_by_their_ids(connection: Connection, *, prepared:
 @pytest.mark.parametrize("window", BATCHES)
 def test_the_keys_of_a_window(connection: Connection, window: int) -> None:
     sql = statement("outbox/floors:keys", TableName())
-    parameters = {**EVERYWHERE, "window": window, "again": AGAIN}
+    parameters = {**EVERYWHERE.parameters(), "window": window, "again": AGAIN}
     plan = kept_plan(connection, _EXECUTED, sql, "walk", parameters)
     assert indexes(plan) == {QUEUE, "pg_index_indexrelid_index"}
     assert rows_read(plan) <= window + 1

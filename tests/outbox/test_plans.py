@@ -20,9 +20,9 @@ import psycopg.sql
 import pytest
 
 from relay.core.places import Apart
-from relay.outbox.head import BEHIND_ALL, EVERYWHERE, ClaimSpan
 from relay.outbox.left_out import apart_parameters
 from relay.outbox.migrate import migrate
+from relay.outbox.span import BEHIND_ALL, EVERYWHERE, ClaimSpan
 from relay.postgres.sql import DEFAULT_TABLE, TableName, statement, statement_names
 from tests.support.fixtures.postgres import Database, create_database, drop_database
 
@@ -50,6 +50,7 @@ FROM generate_series(1, 20000) AS n
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _NOW = time.time()
+_EVERYWHERE: dict[str, Any] = EVERYWHERE.parameters()
 _HEAD = ClaimSpan((_NOW - 600.0, _NOW - 600.0), BEHIND_ALL, 0).parameters()
 _STRETCH: dict[str, Any] = ClaimSpan((_NOW - 3000.0, float("-inf")), (_NOW - 2998.0, float("-inf")), 0).parameters()
 _APART = apart_parameters({Apart("t", "queues", "d.eu", "d.", ("region",), ("",), "d.eu"): False})
@@ -156,7 +157,7 @@ def indexes(plan: list[dict[str, Any]]) -> set[str]:
     return {node["Index Name"] for node in plan if "Index Name" in node}
 
 
-@pytest.mark.parametrize("place", [EVERYWHERE, _HEAD, _STRETCH], ids=["oldest entry", "head", "stretch"])
+@pytest.mark.parametrize("place", [_EVERYWHERE, _HEAD, _STRETCH], ids=["oldest entry", "head", "stretch"])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_claim(connection: psycopg.Connection[tuple[Any, ...]], batch: int, place: dict[str, Any]) -> None:
     with connection.transaction():
@@ -192,7 +193,7 @@ def test_a_claim_that_is_prepared(connection: psycopg.Connection[tuple[Any, ...]
         without=["other"],
         paused=["held.%"],
         **_APART,
-        **EVERYWHERE,
+        **_EVERYWHERE,
     )
     assert indexes(plan) == {"idx_openoutbox_processing_queue"}
     assert [node["Node Type"] for node in plan].count("Tid Scan") == 1
@@ -278,7 +279,7 @@ def test_chosen_rows_are_found_by_their_ids(connection: psycopg.Connection[tuple
         max_delay=60.0,
         jitter=0.1,
         max_attempts=25,
-        **EVERYWHERE,
+        **_EVERYWHERE,
     )
     assert indexes(plan) == {"openoutbox_events_pkey"}
 
@@ -345,7 +346,7 @@ def test_signs_of_other_lease_timeouts_walk_indexes(connection: psycopg.Connecti
 def test_the_lag_is_one_probe(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     with connection.transaction():
         connection.execute(statement("outbox/claim:guard"))
-        plan = explain(connection, "outbox/backlog:oldest_due_age", **EVERYWHERE)
+        plan = explain(connection, "outbox/backlog:oldest_due_age", **_EVERYWHERE)
     assert indexes(plan) == {"idx_openoutbox_processing_queue"}
     assert "Limit" in {node["Node Type"] for node in plan}
 
@@ -361,7 +362,7 @@ def test_the_oldest_delivery_is_one_probe(connection: psycopg.Connection[tuple[A
 def test_the_backlog_is_counted_on_indexes_alone(
     connection: psycopg.Connection[tuple[Any, ...]], request: pytest.FixtureRequest
 ) -> None:
-    plan = explain(connection, "outbox/backlog:backlog", whole_table_is_pending=True, **EVERYWHERE)
+    plan = explain(connection, "outbox/backlog:backlog", whole_table_is_pending=True, **_EVERYWHERE)
     assert "idx_openoutbox_prune_dead" in indexes(plan)
     if request.node.callspec.params["connection"] == "nothing was PENDING":
         return  # counting reads all that waits; a MIN that does so, too, looks as cheap as a probe then

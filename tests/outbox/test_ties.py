@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from relay.core.event import EventId
-from relay.outbox.head import BEFORE_ALL
 from relay.outbox.outbox_options import PostgresOptions
+from relay.outbox.span import BEFORE_ALL
 from relay.outbox.storage import PostgresOutbox
 from tests.support.clock import Clock
 from tests.support.fixtures.outbox import Outbox

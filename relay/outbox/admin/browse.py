@@ -12,7 +12,7 @@ from relay.core.event import Status
 from relay.core.pause import Pause, PauseScope
 from relay.core.storage import Backlog
 from relay.outbox.admin.connection import Connection, Moment, database_time, operating, rows, short_transaction
-from relay.outbox.head import EVERYWHERE
+from relay.outbox.span import EVERYWHERE
 from relay.postgres.sql import TableName
 
 _DOING = "reading the outbox"
@@ -116,7 +116,7 @@ def read_figures(connection: Connection, table: TableName, pauses: Sequence[Paus
     if any(pause.target.scope is PauseScope.ALL for pause in pauses):
         patterns = []  # nothing is late, and no row needs to be read for it
     tags = ("paused",) if patterns else ()
-    [row] = rows(connection, "outbox/backlog:backlog", table, {**EVERYWHERE, "paused": patterns}, *tags)
+    [row] = rows(connection, "outbox/backlog:backlog", table, {**EVERYWHERE.parameters(), "paused": patterns}, *tags)
     backlog = Backlog(*row)
     if pauses and not patterns:
         backlog = backlog._replace(oldest_due_age=0.0)

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from relay.outbox.admin.connection import Connection, database_time, operating, rows, short_transaction
-from relay.outbox.head import EVERYWHERE
+from relay.outbox.span import EVERYWHERE
 from relay.postgres.grants import rights_text
 from relay.postgres.operating import next_size, uninterrupted
 from relay.postgres.refused import BatchPrune, BulkRefusals, PrunePlace, fewer
@@ -194,7 +194,7 @@ class _Waiting:
         if began >= self._look_at:
             with self._connection.transaction():
                 self._connection.execute(statement("outbox/claim:guard"))
-                [(age,)] = rows(self._connection, "outbox/backlog:oldest_due_age", self._table, EVERYWHERE)
+                [(age,)] = rows(self._connection, "outbox/backlog:oldest_due_age", self._table, EVERYWHERE.parameters())
             self._waits = bool(age > 0)
             ended = time.monotonic()
             self._look_at = ended + (ended - began) * _LOOK_SHARE

@@ -14,7 +14,7 @@ import pytest
 from relay.core.errors import SchemaError, StorageBusy
 from relay.outbox.admin.connection import Connection, rows
 from relay.outbox.admin.prune import Pruned, PruneOptions, preview, prune
-from relay.outbox.head import EVERYWHERE
+from relay.outbox.span import EVERYWHERE
 from relay.postgres.sql import TableName, statement
 from tests.outbox.admin.filling import fill_aged, fill_old, left
 from tests.support.fixtures.outbox import Outbox
@@ -172,7 +172,7 @@ def _claim_until(outbox: Outbox, stop: threading.Event, claims: list[float]) -> 
         while not stop.is_set():
             began = time.monotonic()
             with connection.transaction(force_rollback=True):
-                bounds = {**EVERYWHERE, "limit": 100, "max_bytes": 2**26, "inline_bytes": 2**19}
+                bounds = {**EVERYWHERE.parameters(), "limit": 100, "max_bytes": 2**26, "inline_bytes": 2**19}
                 connection.execute(claim, {**bounds, "max_attempts": 25, "relay_id": "beside"})
             claims.append(time.monotonic() - began)
 

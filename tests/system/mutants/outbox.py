@@ -192,13 +192,13 @@ SQL: Final = (
     Mutant(
         "the head comes up to the present",
         "relay/outbox/head.py",
-        '        reached = min(last, (at - self.margin, float("-inf")))',
+        '        reached = min(last, (at - self.margin.seconds, float("-inf")))',
         "        reached = last",
         (f"{_HEAD}::test_a_claim_moves_the_head_to_its_last_row_and_not_into_the_margin",),
     ),
     Mutant(
         "the head comes near to the present whatever transactions take",
-        "relay/outbox/head.py",
+        "relay/outbox/margin.py",
         "        return min(MARGIN, max(SHORTEST_MARGIN, few, min(2 * max(self._ages), most)))",
         "        return min(MARGIN, max(SHORTEST_MARGIN, few))",
         (f"{_HEAD}::test_the_head_stays_twice_the_age_of_the_oldest_row_behind_within_five_hundred_rows",),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from relay.core.pause import EVERYTHING, PauseScope, PauseTarget
-from relay.outbox.head import MARGIN
+from relay.outbox.margin import MARGIN
 from tests.system.simulation import database_faults as database
 from tests.system.simulation import faults as f
 from tests.system.simulation.database_faults import Paused, SlowLink

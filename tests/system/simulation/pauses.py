@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, cast
 from relay.core.event import EventId, Status
 from relay.core.pause import Pause, PauseTarget
 from relay.core.places import Apart
-from relay.outbox.head import BEFORE_ALL, BEHIND_ALL, CHEAP, ClaimSpan, Place, after
+from relay.outbox.head import CHEAP
 from relay.outbox.left_out import PausedRows
+from relay.outbox.span import BEFORE_ALL, BEHIND_ALL, ClaimSpan, Place, after
 from relay.outbox.waiting_rows import Look
 from relay.postgres.connect import Connection
 from relay.postgres.sql import TableName
@@ -176,7 +177,7 @@ class SimulatedPausedRows(PausedRows):
         return self.pauses
 
     async def _look(self, connection: Connection, span: ClaimSpan, timeout: float) -> Look:
-        left, margin = LeftOut.of(self), self.head.margin
+        left, margin = LeftOut.of(self), self.head.margin.seconds
 
         def work() -> Look:
             due = self._table.now - timedelta(seconds=margin)

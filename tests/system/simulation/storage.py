@@ -17,9 +17,9 @@ from relay.core.errors import StorageBusy, StorageError, StorageTimeout, Storage
 from relay.core.event import Claim, EventId, Fence, Status
 from relay.core.places import Flow
 from relay.core.storage import Backlog, Reaped, Renewal, Rest, Settled, Settlement, Upkeep
-from relay.outbox.head import BEFORE_ALL
 from relay.outbox.outbox_options import KeyOrder
 from relay.outbox.payloads import Appetite, PayloadReader
+from relay.outbox.span import BEFORE_ALL
 from relay.outbox.storage import Extensions
 from tests.support.doubles.memory_storage import MemoryRow
 from tests.system.simulation.database import BUFFERS, Database, Statement, run, weightless
