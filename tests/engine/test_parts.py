@@ -15,9 +15,9 @@ from relay.core.event import OutboxEvent
 from relay.core.heartbeats import conditions_in, heartbeat_reason
 from relay.core.outcome import ACKNOWLEDGED, Away, ConnectionCut, Outcome, TimedOut
 from relay.core.status import Exposition
+from relay.engine.destination import parts
 from relay.engine.destination.destination import Times
 from relay.engine.destination.drops import Drops
-from relay.engine.destination.parts import MOST_PARTS
 from relay.engine.destination.several import SeveralPublishers
 from relay.engine.status import RelayStatus
 from relay.routing.rules import Routes
@@ -175,16 +175,18 @@ def test_one_without_events_is_forgotten(scene: Scene) -> None:
     assert not scene.degraded()
 
 
-def test_a_thousand_have_their_own_state_and_the_rest_share_one(scene: Scene) -> None:
+def test_so_many_have_their_own_state_and_the_rest_share_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 100
+    monkeypatch.setattr(parts, "MOST_PARTS", most)
     scene.queues.answer_with(lambda _: Away("no"))
-    for number in range(MOST_PARTS + 50):
+    for number in range(most + 50):
         scene.relay.insert(1, f"queue{number}")
     scene.relay.run(5.0)
     names = [name for name in scene.degraded() if name.startswith(scene.prefix)]
-    assert len(names) == MOST_PARTS + 1
+    assert len(names) == most + 1
     assert f"{scene.prefix}…" in names
     scene.queues.answer_with(lambda _: ACKNOWLEDGED)
-    scene.relay.until(lambda: len(scene.queues.messages) == MOST_PARTS + 50, 120.0)
+    scene.relay.until(lambda: len(scene.queues.messages) == most + 50, 120.0)
     scene.until_state("…", "flowing", 200.0)
     assert not scene.degraded()
 

@@ -177,7 +177,7 @@ ROUTING: Final = (
         "relay/engine/destination/parts.py",
         "        if name not in self._parts and len(self._parts) >= MOST_PARTS:",
         "        if False:",
-        (f"{_PARTS}::test_a_thousand_have_their_own_state_and_the_rest_share_one",),
+        (f"{_PARTS}::test_so_many_have_their_own_state_and_the_rest_share_one",),
     ),
     Mutant(
         "one part that takes nothing blocks the whole destination",
