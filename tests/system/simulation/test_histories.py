@@ -8,7 +8,7 @@ from tests.system.simulation.draw import draw
 from tests.system.simulation.shrink import shrink
 from tests.system.simulation.world import play
 
-_FEW = 300
+_FEW = 150
 _MANY = 300
 _CHUNKS = range(_FEW, _FEW + 4 * _MANY, _MANY)
 """First seeds. `make test` plays the first one's, `make soak` the others."""
