@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.core.durations import in_words, parse_bound, parse_duration, parse_time, time_text
+from relay.core.durations import (
+    format_duration,
+    in_words,
+    parse_bound,
+    parse_duration,
+    parse_time,
+    span,
+    time_text,
+)
 from tests.support.paths import ROOT
 from tests.support.times import other_times
 
@@ -64,6 +72,25 @@ def test_what_is_no_time(text: str, said: str) -> None:
 )
 def test_one_dialect_of_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "short", "long"),
+    [
+        (0, "0s", "0 s"),
+        (0.5, "500ms", "1 s"),
+        (1.5, "1.5s", "1 s"),
+        (59, "59s", "59 s"),
+        (60, "1m", "1 min"),
+        (3599, "59m59s", "59 min 59 s"),
+        (3600, "1h", "1 h"),
+        (90_061, "25h1m1s", "1 d 1 h"),
+    ],
+)
+def test_a_duration_for_settings_and_for_people(seconds: float, short: str, long: str) -> None:
+    assert format_duration(seconds) == short
+    assert parse_duration(short) == seconds
+    assert span(seconds) == long
 
 
 @pytest.mark.parametrize("text", ["", "7", "7x", "-1d", "d", "1d 12h", "1w", "7D"])

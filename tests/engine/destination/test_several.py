@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -43,6 +44,11 @@ async def brokers() -> AsyncIterator[Brokers]:
     await both.publisher.open()
     yield both
     await both.publisher.close()
+
+
+async def hanging(_timeout: float) -> None:
+    """A probe without an answer."""
+    await asyncio.Event().wait()
 
 
 def down(reason: str = "connection refused") -> Away:
@@ -114,6 +120,28 @@ async def test_once_none_answers_all_are_unreachable_and_the_probe_says_which(br
         await brokers.publisher.probe(0.1)
     assert "destination one: no route" in str(caught.value)
     assert "destination two: connection refused" in str(caught.value)
+
+
+async def test_a_failed_event_is_no_sign_of_life_while_a_probe_waits(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brokers.two, "probe", hanging)
+    brokers.two.answer_with(lambda _: Transient("BUSY", "no"))
+    member = brokers.publisher.members["two"]
+    probe = asyncio.create_task(member.check(0.05))
+    assert await brokers.outcomes("two.a") == [Transient("BUSY", "no")]
+    with pytest.raises(BrokerUnreachable):
+        await probe
+
+
+async def test_one_that_gives_events_back_is_refused_only_where_a_probe_says_so(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brokers.two, "probe", hanging)
+    brokers.two.answer_with(lambda _: Unreachable("gone"))
+    assert await brokers.outcomes("two.a") == [down("gone")]
+    condition = brokers.publisher.members["two"].condition
+    assert (condition.state, condition.reason) == ("away", "gone")
 
 
 async def test_a_probe_needs_one_answer_and_finds_the_one_that_hangs(brokers: Brokers) -> None:
