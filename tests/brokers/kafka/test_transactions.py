@@ -130,8 +130,8 @@ async def test_of_a_backlog_one_transaction_is_filled_at_a_time(
     publisher._turn.clear()
     await publish(1000, 600)
     assert len(sending.leases.begun) == len(sizes)
-    await publish(2000, 600)  # no room beside the others, which begin
-    await begun(600)
+    await publish(2000, 600)  # no room beside the others: they begin, and once theirs is filled, these
+    await begun(600, 600)
 
 
 async def test_a_lease_that_does_not_last_is_given_back_without_an_attempt(sending: Sending) -> None:
