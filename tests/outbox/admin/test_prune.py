@@ -46,8 +46,11 @@ def test_an_age_of_zero_leaves_that_status_alone(outbox: Outbox) -> None:
     fill_aged(outbox, "DEAD", 5)
     nothing = prune(outbox.pruner_url, TABLE, PruneOptions(0.0, 0.0))
     assert nothing == Pruned(at=nothing.at)
-    done = prune(outbox.pruner_url, TABLE, PruneOptions(0.0, 60.0))
+    options = PruneOptions(0.0, 60.0)
+    previewed = preview(outbox.pruner_url, TABLE, options)
+    done = prune(outbox.pruner_url, TABLE, options)
     assert (done.delivered, done.dead, done.delivered_before) == (0, 5, None)
+    assert (previewed.delivered, previewed.dead) == (0, 5)
 
 
 def test_a_dry_run_counts_what_the_run_then_deletes(outbox: Outbox) -> None:
