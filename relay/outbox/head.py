@@ -173,9 +173,7 @@ class Head:
         if span.is_stretch:
             self._took_stretch(span, after(last) if tie is None else last, tie)
             return
-        self._claimed += rows
-        self.margin.claimed(rows)
-        self.clock_is(at)
+        self._count(rows, at)
         reached = min(last, (at - self.margin.seconds, float("-inf")))
         # A claim from the oldest entry on may have taken stragglers: what is behind them was not looked at.
         self.place = reached if span.first == BEFORE_ALL else max(self.place, reached)
@@ -215,9 +213,7 @@ class Head:
             if not rows and not whole:
                 self.place = min(self.place, span.first)
             return
-        self._claimed += rows
-        self.margin.claimed(rows)
-        self.clock_is(at)
+        self._count(rows, at)
         if first is not None:
             self.passed(span.first, first, at)
 
@@ -253,6 +249,12 @@ class Head:
                 insort(self._stretches, (rest, span.end))
                 if tie is not None:
                     self._ties[rest, span.end] = tie
+
+    def _count(self, rows: int, at: float) -> None:
+        """A claim took so many more, at the database's time ``at``."""
+        self._claimed += rows
+        self.margin.claimed(rows)
+        self.clock_is(at)
 
     def leave_out(self, things: Set[Thing]) -> None:
         """Claims that are sent from now on leave out ``things``, and nothing else.
