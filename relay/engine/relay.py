@@ -165,13 +165,19 @@ class Relay:
         self.health.storage_worked("open")
         await self._fleet.join()  # before the first claim
         await self._reaper.begin()
-        self._start("settle", self._settler.run())
-        self._start("renew", self._renewer.run())
-        self._start("offer", self._claimer.offer_loop())
-        self._start("claim", self._claimer.claim_loop())
-        self._start("isolate", self._isolation.run())
+        self._start_loops()
+        del self._loops["opening"]
+
+    def _start_loops(self) -> None:
+        """The four steps of an event's way, then what goes on beside it."""
+        self._start("claim", self._claimer.claim_loop())  # 1. from the table into a batch that is in flight
+        self._start("offer", self._claimer.offer_loop())  # 2. each batch to the broker's client, by Offers
         if self._options.in_order:
-            self._start("follow", self._claimer.follow_loop())
+            self._start("follow", self._claimer.follow_loop())  # and what comes next in its key
+        # 3. has no loop: the client calls Decider.resolve with each answer, which leaves a verdict in the batch
+        self._start("settle", self._settler.run())  # 4. the verdicts into the table
+        self._start("renew", self._renewer.run())
+        self._start("isolate", self._isolation.run())
         self._start("reap", self._reaper.run())
         self._start("backlog", self.backlog.run())
         self._start("ping", ping_storage(self._storage, self.health, self._options.health_check_interval))
@@ -181,7 +187,6 @@ class Relay:
         self._start("series", self._series.run())
         if self._wake_ups is not None:
             self._start("wake-up", self._listen(self._wake_ups))
-        del self._loops["opening"]
 
     async def _listen(self, wake_ups: WakeUps) -> None:
         """Listen again after each failure: without wake-ups the relay is slower, and nothing else."""
