@@ -353,6 +353,8 @@ class MemoryOutbox:
         return paused or is_left_out(flows, row.event_type, row.headers)
 
     def _seen(self, rows: list[MemoryRow]) -> list[MemoryRow]:
+        if not (self.left_out or self.left_out_in_part or self.obeyed):
+            return rows  # as in most tests, which look at each row thousands of times
         return [row for row in rows if not self._is_paused(row)]  # or claims begin behind it
 
     def _is_free(self, row: MemoryRow) -> bool:
