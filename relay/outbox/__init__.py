@@ -9,8 +9,8 @@ them stands what it locks and which index serves it.
 - Where a claim begins, so that old rows cost nothing: ``head`` (``margin`` behind the present), ``floors`` (of keys),
   ``left_out`` (paused events are, too), ``passed_rows``; ``waiting_rows`` looks for what appears behind it. ``span`` is
   what one claim looks at, ``times_ahead`` for a clock that was set back, ``plan_guard`` for a planner that is wrong.
-- The table: ``schema`` says what it must be, ``table_check`` and ``schema_diff`` compare, ``migrate`` makes it,
-  ``extensions`` its optional parts.
+- The table: ``schema`` says what it must be, ``table_check`` and ``schema_diff`` compare, ``migrate`` makes it (the DDL
+  is the client's, ``openoutbox/sql/outbox/migrations``), ``extensions`` its optional parts.
 - One optional table each: ``pauses``, ``relay_row``, ``replays``, ``series``; ``wakeup`` listens.
 - Watched beside delivery: ``pausewatch``, ``modewatch`` (another relay keeps what this one deletes), ``horizon``
   (vacuum is held up), ``order_sequence``.

@@ -1,7 +1,8 @@
 """Verdicts written back: as few statements as there are kinds of verdict, one transaction, one round trip.
 
 Each statement changes only rows that this relay still holds: DELIVERING, with ``locked_by`` and the exact ``locked_at``
-of the settlement's fence (``sql/outbox/settle.sql``). What is missing after it is locked, kept as it was, or lost.
+of the settlement's fence (``sql/outbox/settle.sql``). What is missing after it is locked, kept as it was, or lost. A
+row that the database refuses fails them all: ``relay.engine.settle`` finds it by settling fewer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What a relay reads that may be slow: the backlog, the lag, upkeep, and rows behind the head of claims.
 
 All over one connection, so that no claim, settle, renewal or reap waits for it. Each of these walks index entries that
-a transaction of another session may keep from being removed; the engine's loops pace them by what they cost, and each
-has the deadline of a statement. Used by ``PostgresOutbox``; raises what the storage port raises.
+a transaction of another session may keep from being removed; the engine's loops pace them by what they cost
+(``READING_SHARE`` of the time), and each has the deadline of a statement (``outbox_options.LONGEST_STATEMENT``). Used
+by ``PostgresOutbox``; raises what the storage port raises.
 """
 
 from __future__ import annotations

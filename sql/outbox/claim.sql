@@ -1,5 +1,5 @@
 -- Claims without order, and the guard. Those in order per key: claim_ordered.sql.
--- Tagged lines belong to one variant of a statement; relay/postgres/sql.py says how.
+-- Tagged lines belong to one variant of a statement; client/openoutbox/statements.py says how.
 
 -- name: claim
 -- PENDING -> DELIVERING: lease due rows, oldest first, bounded in number and in bytes.

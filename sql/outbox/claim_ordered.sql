@@ -1,5 +1,5 @@
 -- Claims in order per key.
--- Tagged lines belong to one variant of a statement; relay/postgres/sql.py says how.
+-- Tagged lines belong to one variant of a statement; client/openoutbox/statements.py says how.
 
 -- name: ordered
 -- PENDING -> DELIVERING in order per key: lease due rows, of each key the first unfinished one and, as far as there is

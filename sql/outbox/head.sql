@@ -1,5 +1,5 @@
 -- Looking for rows that wait, for the head of claims (relay/outbox/head.py).
--- Tagged lines belong to one variant of a statement; relay/postgres/sql.py says how.
+-- Tagged lines belong to one variant of a statement; client/openoutbox/statements.py says how.
 
 -- name: bounds
 -- For the transaction of a look: it is cancelled after so long, and walks its index in order whatever the planner believes

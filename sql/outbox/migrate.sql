@@ -1,4 +1,4 @@
--- What migrate asks before it changes anything. What it applies is in migrations/.
+-- What migrate asks before it changes anything. What it applies is in client/openoutbox/sql/outbox/migrations.
 
 -- name: lock
 -- One migrate at a time in a database, until the transaction ends. Does not wait: a transaction that waits for a lock
