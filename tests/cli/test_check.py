@@ -140,7 +140,7 @@ def test_a_time_ahead_of_the_database_is_named(outbox: Outbox, tmp_path: Path, s
     sql = "UPDATE openoutbox_events SET status = %s, locked_by = %s, locked_at = now()"
     outbox.database.run(sql, [status, "one"])
     assert "clock" not in check(tmp_path, environment)
-    outbox.database.run(f"UPDATE openoutbox_events SET {column} = now() + interval '1 hour'")
+    outbox.database.run(f"UPDATE openoutbox_events SET {column} = now() + '1 h', available_at = now() + '1 h'")
     [(level, message, advice)] = check(tmp_path, environment)["clock"]
     assert level == "warning"
     assert message.startswith(f"2 rows have a {column} up to 3")
@@ -312,6 +312,12 @@ def test_a_database_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
     [(level, message, _)] = findings["database"]
     assert level == "error"
     assert "geheim" not in message
+
+
+def test_a_server_that_refuses_writes_is_an_error(outbox: Outbox, tmp_path: Path) -> None:
+    variables = {"STORAGE_URL": f"{outbox.url}?options=-cdefault_transaction_read_only%3Don"}
+    [(level, message, _)] = check(tmp_path, variables, status=1)["database"]
+    assert (level, message) == ("error", "the server refuses writes: it is a standby, or set read-only")
 
 
 async def test_streams_and_their_memory_of_ids(

@@ -10,9 +10,11 @@ import pytest
 import sqlalchemy
 
 from openoutbox import Message, inbox
+from relay.core.finding import Level
 from relay.core.pause import PauseScope, PauseTarget
 from relay.inbox.table import create
 from relay.outbox.admin.pause import pause
+from relay.outbox.admin.waking import check_wake_ups
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import DEFAULT_INBOX, TableName
 from tests.cli.running import call_cli
@@ -110,6 +112,7 @@ def test_wake_ups_are_tried_and_none_arrives_behind_a_pooler(outbox: Outbox, pgb
     [(level, message, _)] = check(tmp_path, {**variables, "STORAGE_URL": pooled})["wake-up"]
     assert level == "warning"
     assert "no notification arrives: a pooler in transaction mode stands between" in message
+    assert [one.level for one in check_wake_ups(outbox.relay_url, TableName("absent"))] == [Level.ERROR]
 
 
 def test_a_redis_database_that_does_not_exist_is_an_error(outbox: Outbox, redis_url: str, tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from relay.core.errors import StorageBusy
+from relay.core.errors import StorageBusy, StorageError, StorageTimeout
 from relay.core.event import Status
 from relay.core.outcome import ACKNOWLEDGED, Outcome, Permanent, Transient
 from relay.core.storage import Settled, Settlement
@@ -230,7 +230,20 @@ def test_a_stop_does_not_wait_for_refused_rows(engine: MakeEngine) -> None:
     assert one.counts() == {"DELIVERED": 10, "DELIVERING": 1}
 
 
-def test_settles_that_are_rolled_back_become_smaller_until_one_gets_through(engine: MakeEngine) -> None:
+def canceled_at_deadline() -> StorageTimeout:
+    error = StorageTimeout("settling: no answer within 15 s")
+    error.server_answers = True
+    return error
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [lambda: StorageBusy("canceling statement due to statement timeout", "57014"), canceled_at_deadline],
+    ids=["statement timeout", "deadline"],
+)
+def test_settles_that_are_rolled_back_become_smaller_until_one_gets_through(
+    engine: MakeEngine, caplog: pytest.LogCaptureFixture, failure: Callable[[], StorageError]
+) -> None:
     one = engine()
     settle = one.storage.settle
     rows: list[int] = []
@@ -239,13 +252,14 @@ def test_settles_that_are_rolled_back_become_smaller_until_one_gets_through(engi
         rows.append(sum(map(len, settlements)))
         if rows[-1] > 10:
             await virtual_sleep(0.01)
-            raise StorageBusy("canceling statement due to statement timeout", "57014")
+            raise failure()
         return await settle(settlements)
 
     one.storage.settle = settle_few  # type: ignore[method-assign]
     one.insert(100)
     one.until(lambda: one.counts() == {"DELIVERED": 100}, 30.0)
     assert max(rows) >= 50
+    assert "the database cannot be used" in caplog.text
     assert one.relay.inflight.events == 0
     assert len(one.broker.messages) == 100
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import pytest
 
+from relay.core.blame import MOST_ALIKE
 from relay.core.errors import RowRefused
 from relay.core.event import EventId
 from relay.core.storage import READING_SHARE, Reaped
@@ -196,6 +198,21 @@ async def test_a_refused_lease_ahead_of_the_clock_is_named_and_left_out(
     assert refusal.value.event_id == ids[0]
     assert (await reaping.reap(1, LEASE, [EventId(ids[0])])).total == 1
     assert outbox.database.run("SELECT event_id::text FROM openoutbox_events WHERE status = 'PENDING'") == [(ids[1],)]
+
+
+async def test_leases_among_more_refused_ones_than_are_left_out_by_ids_are_reclaimed_page_by_page(
+    outbox: Outbox, reaping: Reaping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.outbox.reaping._PAGE", 2)
+    outbox.database.run("ALTER TABLE openoutbox_events ADD CHECK (status <> 'PENDING' OR event_type = 'a')")
+    expired(outbox, 600.0)
+    outbox.database.run("UPDATE openoutbox_events SET event_type = 'bad'")
+    expired(outbox, 300.0, 3)
+    expired(outbox, 200.0)
+    others = [EventId(str(uuid4())) for _ in range(MOST_ALIKE)]
+    pages = [await reaping.reap(100, LEASE, others) for _ in range(4)]
+    reclaimed = [(page.total, len(page.refused), page.more) for page in pages]
+    assert reclaimed == [(1, 1, True), (2, 0, True), (1, 0, True), (0, 0, False)]
 
 
 @pytest.mark.parametrize(("status", "column"), [("DELIVERING", "locked_at"), ("PENDING", "created_at")])

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from relay.core.errors import ConfigError
+from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
 from relay.core.formats import cloudevents
 from relay.core.outcome import ACKNOWLEDGED, Acknowledged, Outcome, Permanent, Transient
@@ -111,6 +111,13 @@ async def test_a_twin_obeys_the_same_rules() -> None:
     await outcomes(twin, make_event("a.x"), make_event("drop.x"))
     assert [event.event_type for event in broker.messages] == ["b.a.x"]
     assert drops.counts["drop.x"] == 1
+
+
+async def test_a_probe_of_one_destination_is_a_probe_of_the_broker() -> None:
+    broker = MemoryPublisher()
+    broker.down()
+    with pytest.raises(BrokerUnreachable):
+        await routed(broker).probe_destination("b.a.x", 1.0)
 
 
 async def test_opening_checks_what_the_broker_is_configured_with(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -167,8 +168,12 @@ def test_an_unknown_extension_is_refused(outbox: Outbox) -> None:
 def test_what_the_broker_would_drop_is_refused_and_nothing_is_done(outbox: Outbox) -> None:
     fill(outbox)
     options = ReplayOptions(duplicate_window=3600 * 2.5)
-    with pytest.raises(ReplayRefused, match=r"of these events, 2 .* Run it after \d{4}-.*--to 150m"):
+    refusal = r"of these events, 2 .* Run it after (\d{4}-\S+), .*--to 150m"
+    with pytest.raises(ReplayRefused, match=refusal) as refused:
         replay(outbox.relay_url, TABLE, Selection(BOTH), options)
+    [(newest,)] = outbox.database.run("SELECT max(delivered_at) FROM openoutbox_events")
+    [until] = re.findall(refusal, str(refused.value))
+    assert newest + timedelta(hours=2.5) < datetime.fromisoformat(until) <= newest + timedelta(hours=2.5, seconds=1)
     with pytest.raises(ReplayRefused):
         preview(outbox.relay_url, TABLE, Selection(("delivered",), ids=ids(outbox, "DELIVERED-1")), options)
     assert outbox.counts() == {"DEAD": 40, "DELIVERED": 40, "PENDING": 3}
