@@ -53,11 +53,12 @@ def _list(parts: Iterable[str]) -> str:
 
 
 def _pace(drains: Sequence[Cell]) -> str:
-    return _list(
-        f"{name} {_median(cells, lambda cell: cell.events_per_second):,.0f} events/s"
+    paces = [
+        f"{name} {_median(cells, lambda cell: cell.events_per_second):,.0f}"
         for publisher, name in _NAMES.items()
         if (cells := _ours(drains, publisher))
-    )
+    ]
+    return f"events/s: {_list(paces)}" if paces else ""
 
 
 def _latency(latencies: Sequence[Latency]) -> str:
@@ -68,11 +69,12 @@ def _latency(latencies: Sequence[Latency]) -> str:
 
 
 def _own_cost(drains: Sequence[Cell], latencies: Sequence[Latency]) -> str:
-    costs = [
-        f"{_NAMES[publisher]} {_median(cells, lambda cell: cell.cpu_seconds_per_million):.0f} us of CPU an event"
-        for publisher in _NAMES
+    each = [
+        f"{name} {_median(cells, lambda cell: cell.cpu_seconds_per_million):.0f}"
+        for publisher, name in _NAMES.items()
         if (cells := _ours(drains, publisher))
     ]
+    costs = [f"us of CPU an event: {', '.join(each)}"] if each else []
     peaks = [cell.peak_mebibytes for cell in drains if cell.relay == "openoutbox" and cell.peak_mebibytes]
     if peaks:
         costs.append(f"at most {max(peaks):.0f} MiB")
@@ -96,7 +98,7 @@ def _database_cost(drains: Sequence[Cell], growth: Sequence[Growth]) -> str:
 
 def _relays(growth: Sequence[Growth]) -> str:
     cells = [cell for cell in growth if cell.series == "batch"]
-    return _list(f"{cell.relays}: {cell.events_per_second:,.0f} events/s" for cell in cells)
+    return f"events/s: {_list(f'{cell.relays}: {cell.events_per_second:,.0f}' for cell in cells)}" if cells else ""
 
 
 def _sizes(growth: Sequence[Growth]) -> str:
@@ -104,8 +106,8 @@ def _sizes(growth: Sequence[Growth]) -> str:
     for series, label in (("delivered", "delivered before"), ("waiting", "waiting")):
         sizes = sorted((getattr(cell, series), cell.postgres_microseconds) for cell in growth if cell.series == series)
         ends = dict.fromkeys([*sizes[:1], *sizes[-1:]])
-        parts += [f"{cost:.0f} us of PostgreSQL's CPU an event with {rows:,} {label}" for rows, cost in ends]
-    return _list(parts)
+        parts += [f"{cost:.0f} with {rows:,} {label}" for rows, cost in ends]
+    return f"us of PostgreSQL's CPU an event: {_list(parts)}" if parts else ""
 
 
 def _estimate(growth: Sequence[Growth]) -> str:
