@@ -127,7 +127,7 @@ TIMES_AHEAD = _gauge(
 )
 IN_FLIGHT = _gauge("openoutbox_in_flight_events", "Events claimed by this relay and not settled.")
 RELAY_STATE = _gauge(
-    "openoutbox_relay_state", "1 active, 2 paused (broker unreachable), 3 error (database unreachable)."
+    "openoutbox_relay_state", "1 active, 2 paused (broker unreachable), 3 error (database unreachable or refusing)."
 )
 PAUSED = _gauge("openoutbox_paused", "Pauses of an operator that this relay obeys: relay-cli pause --list shows them.")
 LEASES_REAPED = _counter(
