@@ -23,9 +23,8 @@ For operators and developers who look a command up.
 [`store` and `tenant`](../guide/event-store.md), [`spark`](../guide/spark.md),
 [`access`](../operate/console-access.md).
 
-An error is on standard error: what failed and why, then lines that begin with `->` and say what to do. On a terminal,
-lists fit its width, and dead events and errors are red unless NO_COLOR is set. Programs read `--json`, or the plain
-lines off a terminal.
+An error is on standard error: what failed and why, then lines that begin with `->` and say what to do. Programs read
+`--json`, or the plain lines off a terminal. NO_COLOR switches colours off.
 
 A duration or an age is written `500ms`, `90s`, `1m30s`, `24h` or `7d`. `relay-cli --install-completion` lets bash, zsh
 or fish complete commands, options and statuses. `python -m relay_cli` is the same program.

@@ -111,7 +111,7 @@ class Redis(VariableGroup):
     )
     redis_wait_replicas: CountOrZero = variable(
         "0",
-        "How many replicas must have an event before it counts as delivered. `0`: a fail-over can lose events that are "
+        "How many replicas must have an event before it counts as delivered. `0`: a failover can lose events that are "
         "DELIVERED (see docs/reference/messages.md).",
     )
 
