@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import typer
@@ -43,7 +42,7 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
     if as_json:
         print_json({"findings": [finding.answer() for finding in findings], **failing.answer()})
         return
-    width = columns(sys.stdout)
+    width = columns()
     for finding in findings:
         say(wrapped(one_line(f"{finding.level}: {finding.message}"), width, "  "))
         say(wrapped(one_line(f"  -> {finding.advice}"), width, "     "))

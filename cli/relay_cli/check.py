@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from typing import Annotated
 
 import typer
@@ -126,9 +125,9 @@ def _masked(findings: list[Finding]) -> list[Finding]:
 
 
 def _print(finding: Finding) -> None:
-    width = columns(sys.stdout)
+    width = columns()
     label = f"{finding.level:<8}"
     text = wrapped(f"{label} {one_line(f'{finding.subject}: {finding.message}')}", width, " " * 9)
-    say(painted(finding.level, label, sys.stdout) + text.removeprefix(label))
+    say(painted(finding.level, label) + text.removeprefix(label))
     if finding.advice:
         say(wrapped(f"{'':<8} -> {one_line(finding.advice)}", width, " " * 12))

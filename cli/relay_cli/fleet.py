@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import typer
@@ -38,7 +37,7 @@ def command(context: typer.Context, table: Table = None, storage_url: StorageUrl
     if as_json:
         print_json({"relays": [member._asdict() for member in members], "differences": faults})
         return
-    width = columns(sys.stdout)
+    width = columns()
     say(plural(sum(member.living for member in members), "living relay"))
     for member in members:
         say(wrapped(one_line(_line(member)), width, "  "))

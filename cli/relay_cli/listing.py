@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from relay_cli.columns import ScreenColumn, fit
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import one_line, print_json, say
 from relay_cli.screen import ago, columns, painted, wrapped
-from relay_cli.shared_options import Json, Key, OfCause, StorageUrl, Table, Type, outbox_of
+from relay_cli.shared_options import Json, Key, OfCause, StorageUrl, Table, Type, cause_of, name_and_value, outbox_of
 from relay_cli.values import age, choice, choices, whole
 
 if TYPE_CHECKING:
@@ -118,16 +117,9 @@ def _search(
     url: str, table: TableName, rows: RowFilter, of_cause: str | None, header: str | None, payload: str | None
 ) -> list[ListedEvent]:
     from relay.outbox.admin.browse import read_time
-    from relay.outbox.admin.causes import CauseMark
     from relay.outbox.admin.search import EventSearch, find_events
 
-    name, sign, value = (header or "").partition("=")
-    if header is not None and not sign:
-        raise typer.BadParameter(f"{header!r} is not of the form NAME=VALUE", param_hint="--header")
-    try:
-        cause = None if of_cause is None else CauseMark.parse(of_cause)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--cause") from None
+    cause, pair = cause_of(of_cause), None if header is None else name_and_value(header)
     now = read_time(url, table)
     search = EventSearch(
         rows.statuses,
@@ -135,7 +127,7 @@ def _search(
         rows.partition_key,
         rows.error,
         cause=cause,
-        header=None if header is None else (name, value),
+        header=pair,
         payload=None if payload is None else payload.encode(),
         since=None if rows.newer_than is None else now - timedelta(seconds=rows.newer_than),
         until=None if rows.older_than is None else now - timedelta(seconds=rows.older_than),
@@ -151,7 +143,7 @@ def _search(
 def _show(events: list[ListedEvent], *, as_json: bool) -> None:
     if as_json:
         print_json({"events": [event._asdict() for event in events]})
-    elif (width := columns(sys.stdout)) is not None:
+    elif (width := columns()) is not None:
         _print_on_terminal(events, width)
     else:
         for event in events:
@@ -171,11 +163,7 @@ def _print_on_terminal(events: list[ListedEvent], width: int) -> None:
         return
     rows = [dict(zip(_COLUMNS, _cells(event), strict=True)) for event in events]
     waits = [event.available_at if row["next_try"] else None for event, row in zip(events, rows, strict=True)]
-
     retries = any(waits)  # then what matters is when the next attempt comes, more than since when
-
-    def paint(cell: str, shown: str) -> str:
-        return painted(cell, shown, sys.stdout)
 
     def texts(name: str) -> list[str]:
         return [row[name] for row in rows]
@@ -183,7 +171,7 @@ def _print_on_terminal(events: list[ListedEvent], width: int) -> None:
     table = fit(
         [
             ScreenColumn("event id", texts("event_id"), 0),
-            ScreenColumn("status", texts("status"), 1, paint=paint),
+            ScreenColumn("status", texts("status"), 1, paint=painted),
             ScreenColumn("since", [ago(event.since) for event in events], 5 if retries else 2),
             ScreenColumn("since (UTC)", texts("since"), 9),
             ScreenColumn("type", texts("event_type"), 3, 10),

@@ -53,7 +53,7 @@ def print_attempts(page: Page[AttemptRecord], *, as_json: bool) -> None:
             ScreenColumn("TOPIC", [attempt.topic for attempt in attempts], 4, 8),
             ScreenColumn("DESTINATION", [attempt.destination_id for attempt in attempts], 6, 8),
             ScreenColumn("NUMBER", [str(attempt.attempt_number) for attempt in attempts], 5),
-            ScreenColumn("STATUS", [attempt.status for attempt in attempts], 2, paint=_paint),
+            ScreenColumn("STATUS", [attempt.status for attempt in attempts], 2, paint=painted),
             ScreenColumn("CODE", [attempt.code or "-" for attempt in attempts], 3, 8),
         ]
     )
@@ -113,7 +113,7 @@ def _number(value: Any) -> Any:  # noqa: ANN401 - a value of any column
 
 def print_arrivals(arrivals: Arrivals, *, as_json: bool) -> None:
     """Print attempts as they arrive, one a line, each at once."""
-    width = columns(sys.stdout)
+    width = columns()
     for record in arrivals.records:
         if as_json:
             print_json(attempt_json(record, with_data=False))
@@ -137,7 +137,7 @@ def _arrival(attempt: LoggedAttempt, width: int | None) -> str:
     line = f"{head}{status} {_cell(attempt.event_id)} {' '.join(_cell(part) for part in rest if part)}"
     if width is not None and len(line) > width:
         line = f"{line[: width - 1]}…"
-    return head + painted(attempt.status, status, sys.stdout) + line[len(head) + len(status) :]
+    return head + painted(attempt.status, status) + line[len(head) + len(status) :]
 
 
 def print_top(
@@ -163,7 +163,7 @@ def print_top(
 def print_table(table: Sequence[ScreenColumn]) -> None:
     """Print columns as wide as their longest cell, two spaces apart; on a terminal those that fit, with ages."""
     shown = [column._replace(cells=[_cell(value) for value in column.cells]) for column in table]
-    width = columns(sys.stdout)
+    width = columns()
     if width is not None:
         fitted = fit(shown, width)
         for line in fitted.lines:
@@ -175,10 +175,6 @@ def print_table(table: Sequence[ScreenColumn]) -> None:
     for row in zip(*((column.name, *column.cells) for column in exact), strict=True):
         cells = [cell.ljust(column.widest) for cell, column in zip(row, exact, strict=True)]
         say("  ".join(cells).rstrip())
-
-
-def _paint(cell: str, shown: str) -> str:
-    return painted(cell, shown, sys.stdout)
 
 
 def _cell(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 from relay_cli.early_end import prune_or_preview
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import moment, plural, print_json, say
-from relay_cli.screen import ago, columns, wrapped
+from relay_cli.screen import columns, with_ago, wrapped
 from relay_cli.shared_options import DryRun, Json, StorageUrl, Table, outbox_of
 from relay_cli.values import age, whole
 
@@ -97,8 +96,7 @@ def _report(result: Pruned, *, as_json: bool, dry_run: bool, complete: bool = Tr
             say(f"{status}: left alone")
             continue
         least = "at least " if count >= COUNT_MOST and not result.exact else ""
-        age = f" ({ago(before)})" if sys.stdout.isatty() and ago(before) else ""
-        line = f"{status}: {verb} {least}{plural(count, 'event')} from before {moment(before)}{age}"
-        say(wrapped(line, columns(sys.stdout), "  "))
+        line = f"{status}: {verb} {least}{plural(count, 'event')} from before {moment(before)}{with_ago(before)}"
+        say(wrapped(line, columns(), "  "))
     if not complete:
         say("not complete; run it again to continue")

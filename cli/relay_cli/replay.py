@@ -14,7 +14,18 @@ import typer
 from relay_cli.early_end import in_batches
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import Bar, plural, print_json, say
-from relay_cli.shared_options import DryRun, Json, Key, OfCause, StorageUrl, Table, Type, outbox_of, read_settings
+from relay_cli.shared_options import (
+    DryRun,
+    Json,
+    Key,
+    OfCause,
+    StorageUrl,
+    Table,
+    Type,
+    cause_of,
+    outbox_of,
+    read_settings,
+)
 from relay_cli.values import age, bound, choice, choices, event_id, number, whole
 from relay_cli.who import user_and_host
 
@@ -24,8 +35,6 @@ if TYPE_CHECKING:
     from relay.settings.locations import OutboxLocation
     from relay.settings.settings import Settings
 
-_NATS = {"NATS_CONNECTION_TIMEOUT", "NATS_PASSWORD_COMMAND"}
-_VARIABLES = {"DESTINATIONS_FILE", "PUBLISHER_TYPE", "PUBLISHER_URL", "ON_DELIVERED", *_NATS}
 _DELETED = (
     "ON_DELIVERED=delete: the table holds no event that was delivered in this mode. The delivery log lists what was "
     "delivered (relay-cli log events); an archive has the payloads to send again (relay-cli spark replay)."
@@ -136,7 +145,9 @@ def command(
 
 def _settings(context: typer.Context, url: str | None, table: str | None) -> Settings:
     """Read the environment; say where delivered events are if the relays of this environment delete them."""
-    settings = read_settings(context, url, table, only=_VARIABLES)
+    from relay.app.duplicates import VARIABLES
+
+    settings = read_settings(context, url, table, only={"ON_DELIVERED", *VARIABLES})
     if settings.on_delivered == "delete":
         say(_DELETED, err=True)
     return settings
@@ -159,7 +170,6 @@ def _selection(
     of_cause: str | None,
 ) -> Selection:
     """The filters; without --status dead events, and with --id delivered ones too."""
-    from relay.outbox.admin.causes import CauseMark
     from relay.outbox.admin.selection import Selection
 
     texts = (event_type, key, error_code, of_cause)
@@ -168,10 +178,6 @@ def _selection(
             "say which events: --id, --type, --key, --error-code, --cause, --status, --from or --to"
         )
     kinds = tuple(statuses) if statuses else (From.DEAD, From.DELIVERED) if ids else (From.DEAD,)
-    try:
-        mark = None if of_cause is None else CauseMark.parse(of_cause)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--cause") from None
     return Selection(
         tuple(kind.value for kind in kinds),
         tuple(ids or ()),
@@ -180,7 +186,7 @@ def _selection(
         since,
         until,
         error_code=error_code,
-        cause=mark,
+        cause=cause_of(of_cause),
     )
 
 

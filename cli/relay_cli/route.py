@@ -9,7 +9,7 @@ import typer
 
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import one_line, print_json, say
-from relay_cli.shared_options import Json
+from relay_cli.shared_options import Json, name_and_value
 
 if TYPE_CHECKING:
     from relay.core.outcome import Permanent
@@ -53,7 +53,7 @@ def command(event_type: EventType, header: Headers = None, as_json: Json = False
     from relay.routing.rules import Incomplete, Routes, Unmatched
     from relay.settings.settings import Settings
 
-    headers = json.dumps(dict(map(_header, header or ())))
+    headers = json.dumps(dict(map(name_and_value, header or ())))
     settings = Settings.from_process(only=_ONLY)
     plan, allowed = read_plan(settings), settings.allowed_event_types
     refused = None if allowed is None else refused_type(event_type, allowed)
@@ -67,13 +67,6 @@ def command(event_type: EventType, header: Headers = None, as_json: Json = False
         say(_sentence(event_type, decision, named=plan.several))
     if refused is not None or isinstance(decision, Incomplete | Unmatched):
         raise typer.Exit(1)
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not name or not separator:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
-    return name, value
 
 
 def _answer(event_type: str, decision: Decision, refused: Permanent | None, *, named: bool) -> dict[str, object]:

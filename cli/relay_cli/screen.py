@@ -23,9 +23,9 @@ _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _NARROWEST: Final = 40  # columns; below that, nothing is fitted
 
 
-def columns(stream: TextIO) -> int | None:
-    """The width of the terminal behind ``stream``; None where it is none."""
-    return max(shutil.get_terminal_size().columns, _NARROWEST) if stream.isatty() else None
+def columns(stream: TextIO | None = None) -> int | None:
+    """The width of the terminal behind ``stream``, by default standard output; None where it is none."""
+    return max(shutil.get_terminal_size().columns, _NARROWEST) if (stream or sys.stdout).isatty() else None
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> str:
@@ -50,17 +50,12 @@ def print_error(message: str, *advice: str) -> None:
         say(wrapped(f"-> {line}", width, "   "), err=True)
 
 
-def colored(stream: TextIO) -> bool:
-    """Whether to colour what ``stream`` shows: a terminal, and NO_COLOR is unset."""
+def painted(word: str, shown: str, stream: TextIO | None = None) -> str:
+    """``shown`` in the colour of a status or level, on a terminal without NO_COLOR; any other word stays as it is."""
     from relay.settings.screen import no_color
 
-    return stream.isatty() and not no_color()
-
-
-def painted(word: str, shown: str, stream: TextIO) -> str:
-    """``shown`` in the colour of a status or level, on a terminal; any other word stays as it is."""
     color = _COLORS.get(word.lower())
-    return f"{color}{shown}{_PLAIN}" if color and colored(stream) else shown
+    return f"{color}{shown}{_PLAIN}" if color and (stream or sys.stdout).isatty() and not no_color() else shown
 
 
 def span(seconds: float) -> str:
@@ -76,3 +71,8 @@ def ago(moment: object) -> str:
     if abs(seconds) < 1:
         return "now"
     return f"{span(seconds)} ago" if seconds > 0 else f"in {span(-seconds)}"
+
+
+def with_ago(moment: object) -> str:
+    """`` (2h ago)`` behind a time, on a terminal; else empty."""
+    return f" ({text})" if sys.stdout.isatty() and (text := ago(moment)) else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from relay.outbox.admin.causes import CauseMark
     from relay.settings.locations import OutboxLocation
     from relay.settings.settings import Settings
 
@@ -32,6 +33,24 @@ OfCause = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")]
+
+
+def cause_of(text: str | None) -> CauseMark | None:
+    """What ``--cause`` names. Raises BadParameter for a text that names none."""
+    from relay.outbox.admin.causes import CauseMark
+
+    try:
+        return None if text is None else CauseMark.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--cause") from None
+
+
+def name_and_value(header: str) -> tuple[str, str]:
+    """What ``--header`` says. Raises BadParameter for a text without a name."""
+    name, separator, value = header.partition("=")
+    if not name or not separator:
+        raise typer.BadParameter(f"{header!r} is not NAME=VALUE", param_hint="--header")
+    return name, value
 
 
 def outbox_of(context: typer.Context, storage_url: str | None, table: str | None = None) -> OutboxLocation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -12,7 +11,7 @@ import typer
 from relay.core.json_text import indented
 from relay_cli.groups import HELP, single_command
 from relay_cli.output import block, one_line, print_json, say
-from relay_cli.screen import ago, columns, painted, wrapped
+from relay_cli.screen import columns, painted, with_ago, wrapped
 from relay_cli.shared_options import Json, StorageUrl, Table, outbox_of
 from relay_cli.values import event_id
 
@@ -64,7 +63,7 @@ def command(
         print_row_json(event, why=why.answer())
         return
     for label, text in _explanation(why):
-        say(wrapped(f"{label:<15}{one_line(text)}", columns(sys.stdout), " " * 15))
+        say(wrapped(f"{label:<15}{one_line(text)}", columns(), " " * 15))
     print_row(event)
 
 
@@ -99,9 +98,8 @@ def print_row(event: ShownEvent | ShownLetter) -> None:
     """A line for each column, then the headers and the payload."""
     for name, value in event._asdict().items():
         if name not in ("headers", "payload"):
-            age = f" ({ago(value)})" if sys.stdout.isatty() and ago(value) else ""
-            shown = painted(str(value), one_line(value), sys.stdout) if name == "status" else one_line(value)
-            say(wrapped(f"{name + ':':<15}{shown or '-'}{age}", columns(sys.stdout), " " * 15))
+            shown = painted(str(value), one_line(value)) if name == "status" else one_line(value)
+            say(wrapped(f"{name + ':':<15}{shown or '-'}{with_ago(value)}", columns(), " " * 15))
     say("headers:")
     say(block(indented(event.headers) or event.headers))
     text = _text(event.payload)

@@ -214,7 +214,6 @@ def _value(context: typer.Context, variable: str) -> str:
 
 def _duplicate_window(context: typer.Context) -> str:
     """The longest duplicate window of this environment's NATS streams; 0 for another broker."""
-    from relay.app.duplicates import duplicate_window
+    from relay.app.duplicates import VARIABLES, duplicate_window
 
-    only = {"DESTINATIONS_FILE", "PUBLISHER_TYPE", "PUBLISHER_URL", "NATS_CONNECTION_TIMEOUT", "NATS_PASSWORD_COMMAND"}
-    return f"{duplicate_window(read_settings(context, None, only=only)) / 60:.4f}m"
+    return f"{duplicate_window(read_settings(context, None, only=VARIABLES)) / 60:.4f}m"

@@ -164,6 +164,6 @@ def _show(stats: StatsReading, *, as_json: bool, again: bool) -> None:
     if again:
         clear_screen()
     for sentence in (summary(stats.figures), *stats.sentences()):
-        say(wrapped(sentence, columns(sys.stdout)))
+        say(wrapped(sentence, columns()))
     for name, value in answer.items():
         say(f"{name:<19} {value}")

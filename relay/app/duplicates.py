@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from relay.brokers import kinds
 from relay.core.errors import ConfigError
 from relay.settings.settings import Settings
+
+VARIABLES: Final = (
+    *("DESTINATIONS_FILE", "PUBLISHER_TYPE", "PUBLISHER_URL"),
+    *("NATS_CONNECTION_TIMEOUT", "NATS_PASSWORD_COMMAND"),
+)
+"""What ``duplicate_window`` needs of the environment."""
 
 
 def duplicate_window(settings: Settings, alternative: str = "") -> float:

@@ -6,6 +6,7 @@ import gc
 import logging
 from typing import Final
 
+from relay.app.duplicates import VARIABLES as DUPLICATES
 from relay.core.extras import requires
 from relay.settings.former import FORMER
 from relay.settings.settings import Settings
@@ -16,19 +17,16 @@ VARIABLES: Final = frozenset(
     {
         "STORAGE_URL",
         "STORAGE_TABLE_NAME",
-        "PUBLISHER_TYPE",
-        "PUBLISHER_URL",
-        "NATS_CONNECTION_TIMEOUT",
         "LEASE_TIMEOUT",
         "ON_DELIVERED",
         "ENVIRONMENT",
         "LOG_LEVEL",
-        "NATS_PASSWORD_COMMAND",
         "DELIVERY_LOG_URL",
         "DELIVERY_LOG_SCHEMA",
         "DELIVERY_LOG_PREFIX",
         "EVENT_STORE_SCHEMA",
         "API_TOKEN",
+        *DUPLICATES,
         *(name for name in (*NAMES, *FORMER) if name.startswith("CONSOLE_")),
     }
 )

@@ -37,6 +37,7 @@ def test_a_link_of_kubernetes_is_ignored_and_said() -> None:
     assert settings.console_port == Settings.from_env({"STORAGE_URL": NOWHERE}).console_port
 
 
-def test_a_command_for_nats_is_known_to_what_asks_nats() -> None:
-    settings = Settings.from_env({"STORAGE_URL": NOWHERE, "NATS_PASSWORD_COMMAND": "vault read"}, only=VARIABLES)
-    assert settings.nats_password_command is not None
+@pytest.mark.parametrize("variable", ["NATS_PASSWORD_COMMAND", "DESTINATIONS_FILE"])
+def test_what_asks_nats_for_its_duplicate_window_is_read(variable: str) -> None:
+    settings = Settings.from_env({"STORAGE_URL": NOWHERE, variable: "any"}, only=VARIABLES)
+    assert getattr(settings, variable.lower()) is not None
