@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,4 +109,4 @@ def _cell(text: str | None) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference/cli.md").write_text(markdown(), encoding="utf-8")
+    Path("docs/reference/cli.md").write_text(markdown(), encoding="utf-8")

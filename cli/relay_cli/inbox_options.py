@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,15 +36,8 @@ Inbox = Annotated[
 ]
 
 
-class InboxLocation(NamedTuple):
-    """The consumer's database and its inbox; the URL holds the password."""
-
-    url: str
-    table: TableName
-
-
-def location(context: typer.Context, storage_url: str | None, table: str | None) -> InboxLocation:
-    """Where the options and the environment say that it is. Raises ConfigError."""
+def location(context: typer.Context, storage_url: str | None, table: str | None) -> tuple[str, TableName]:
+    """The URL of the consumer's database, with its password, and the inbox. Raises ConfigError."""
     from relay.postgres.sql import DEFAULT_INBOX, TableName
 
-    return InboxLocation(outbox_of(context, storage_url).url, TableName.parse(table or DEFAULT_INBOX))
+    return outbox_of(context, storage_url).url, TableName.parse(table or DEFAULT_INBOX)

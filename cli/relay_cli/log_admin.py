@@ -12,8 +12,7 @@ from relay.core.errors import ConfigError
 from relay_cli import log_options
 from relay_cli.log_copy import copy
 from relay_cli.log_options import with_store
-from relay_cli.migrations import print_pending
-from relay_cli.output import print_json, say
+from relay_cli.output import print_json, print_pending, say
 from relay_cli.shared_options import DryRun, Json
 from relay_cli.values import days
 

@@ -17,6 +17,8 @@ from relay.core.outside import harmless
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from relay.postgres.migrations import MigrationPlan
+
 PAINT: Final = {
     "\ufdd0": "\x1b[31m\x1b[1m",
     "\ufdd1": "\x1b[33m",
@@ -95,6 +97,20 @@ def one_line(value: object) -> str:
 def block(text: str) -> str:
     """Text of several lines, safe to print."""
     return "\n".join(one_line(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def print_pending(plan: MigrationPlan, room: str) -> None:
+    """Print what a room's migrate would do, as SQL with comments; for reading, because migrate also records it."""
+    if plan.up_to_date:
+        say(f"-- {room} is up to date")
+    for pending in plan.pending:
+        say(f"-- migration {pending.number}: {pending.name}")
+        for sql in pending.statements:
+            say(f"{sql.rstrip()};")
+    if plan.definitions:
+        say("-- functions and triggers")
+    for sql in plan.definitions:
+        say(f"{sql.rstrip()};")
 
 
 class Bar:

@@ -18,7 +18,6 @@ from relay_cli.values import choice
 
 if TYPE_CHECKING:
     from relay.app.database_roles import RolesRequest, RolesResult
-    from relay.postgres.roles import RoleStep
     from relay.settings.settings import Settings
 
 app = single_command()
@@ -104,23 +103,14 @@ def _print(result: RolesResult, *, dry_run: bool) -> None:
         say(f"-- the roles of {result.table} are up to date")
     elif result.left.steps and not dry_run:
         say(f"-- {result.left.user} may not do the rest; when it is done, run relay-cli roles again")
-    for by, steps in groupby(result.left.steps, key=_by):
+    for by, steps in groupby(result.left.steps, key=lambda step: step.by):
         say(f"-- run as {by}:")
         for step in steps:
-            _print_step(step)
+            together = len(step.statements) > 1
+            for sql in ("BEGIN", *step.statements, "COMMIT") if together else step.statements:
+                say(f"{sql};")
     for line in result.absent:
         say(f"-- {line}, then run relay-cli roles again")
-
-
-def _by(step: RoleStep) -> str:
-    return step.by
-
-
-def _print_step(step: RoleStep) -> None:
-    together = len(step.statements) > 1
-    lines = ["BEGIN", *step.statements, "COMMIT"] if together else step.statements
-    for sql in lines:
-        say(f"{sql};")
 
 
 def _answer(result: RolesResult, *, dry_run: bool) -> dict[str, object]:

@@ -11,19 +11,10 @@ import typer
 
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_SCHEMA
-from relay_cli.eventstores import (
-    Schema,
-    StreamId,
-    TenantId,
-    print_event,
-    print_metrics,
-    print_subscription,
-    with_store,
-)
 from relay_cli.groups import command_group
-from relay_cli.migrations import print_pending
-from relay_cli.output import plural, say
+from relay_cli.output import plural, print_json, print_pending, say
 from relay_cli.shared_options import DryRun, Json, StorageUrl
+from relay_cli.store_options import Schema, StreamId, TenantId, print_metrics, print_subscription, with_store
 from relay_cli.store_parked import app as parked
 from relay_cli.values import choice, choices, whole
 
@@ -164,7 +155,7 @@ def stream(
 
     async def work(store: EventStore) -> None:
         for event in await store.read_stream(tenant, stream, first, last, limit, backward=backward):
-            print_event(event)
+            print_json(event._asdict())
 
     with_store(context, storage_url, schema, work)
 
@@ -217,7 +208,7 @@ def tail(
         while True:
             events = await store.read_all(position, _PAGE, tenants or None, types or None)
             for event in events:
-                print_event(event)
+                print_json(event._asdict())
             position = events.checkpoint
             if not events:
                 if not follow:

@@ -10,10 +10,10 @@ import typer
 from relay.core.durations import time_text
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_SCHEMA
-from relay_cli.eventstores import Schema, StreamId, TenantId, print_event, with_store
 from relay_cli.groups import command_group
 from relay_cli.output import plural, print_json, say
 from relay_cli.shared_options import Json, StorageUrl
+from relay_cli.store_options import Schema, StreamId, TenantId, with_store
 from relay_cli.values import stream_id, tenant_id
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def show(
         print_json(parked[0]._asdict())
         try:
             for event in await store.read_stream(tenant, stream, parked[0].version, limit=1):
-                print_event(event)
+                print_json(event._asdict())
         except UndecodableEvent as error:
             say(str(error), err=True)
 

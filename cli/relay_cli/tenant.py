@@ -9,10 +9,10 @@ import typer
 
 from relay.core.errors import ConfigError
 from relay.postgres.sql import DEFAULT_SCHEMA
-from relay_cli.eventstores import Schema, TenantId, with_store
 from relay_cli.groups import command_group
 from relay_cli.output import plural, say
 from relay_cli.shared_options import StorageUrl
+from relay_cli.store_options import Schema, TenantId, with_store
 from relay_cli.values import existing_file, tenant_id
 
 if TYPE_CHECKING:

@@ -88,9 +88,9 @@ def whole(least: int, most: int | None = None) -> Parser:
     return _number(int, "whole number", least, most)
 
 
-def number(least: float, most: float | None = None) -> Parser:
-    """Numbers from ``least`` to ``most``."""
-    return _number(float, "number", least, most)
+def number(least: float) -> Parser:
+    """Numbers from ``least``."""
+    return _number(float, "number", least, None)
 
 
 def _number(kind: type[int] | type[float], noun: str, least: float, most: float | None) -> Parser:

@@ -1,4 +1,4 @@
-"""Opening the event store and printing its events, for the commands on it."""
+"""Options of ``relay-cli store`` and ``tenant``, opening the event store, and printing subscriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay_cli.shared_options import outbox_of
 from relay_cli.values import stream_id, tenant_id
 
 if TYPE_CHECKING:
-    from relay.eventstore import EventStore, StoredEvent, SubscriptionState
+    from relay.eventstore import EventStore, SubscriptionState
 
 T = TypeVar("T")
 
@@ -53,11 +53,6 @@ def with_store(
         raise typer.Exit(INTERRUPTED) from None
     except asyncio.CancelledError:
         raise typer.Exit(TERMINATED) from None
-
-
-def print_event(event: StoredEvent) -> None:
-    """Print one JSON object on one line."""
-    print_json(event._asdict())
 
 
 def print_subscription(state: SubscriptionState, *, as_json: bool) -> None:
