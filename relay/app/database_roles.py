@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
 
 from openoutbox.schema import dead_letter_statements, inbox_statements, steps
 from relay.core.errors import SchemaError
@@ -26,8 +25,9 @@ from relay.outbox.admin.grants import grant_sql
 from relay.outbox.admin.grants import grants as outbox_grants
 from relay.outbox.extensions import extension_names, extension_sql
 from relay.outbox.table_check import creation
-from relay.postgres.connect import SyncConnection, connect
+from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
+from relay.postgres.operator_connections import operator_connection
 from relay.postgres.roles import GROUPS, OWNER, Grant, RoleGroup, RolesPlan, WantedRoles, apply, foreign_objects, plan
 from relay.postgres.sql import (
     DEFAULT_INBOX,
@@ -40,22 +40,13 @@ from relay.postgres.sql import (
     statement,
     without_parameters,
 )
-from relay.postgres.url import connection_parameters
 from relay.spark.statements import DEFAULT_SCHEMA as SPARK_SCHEMA
 from relay.spark.statements import SparkStatements
 
-_NAME: Final = "openoutbox-relay-cli"
 _CREATE: Final = r"\bCREATE (?:OR REPLACE )?(?:TABLE|SEQUENCE|FUNCTION|PROCEDURE) (?:IF NOT EXISTS )?"
 _CREATED: Final = re.compile(_CREATE + r'("(?:[^"]|"")+"\."(?:[^"]|"")+")')
 _STORE_CREATED: Final = re.compile(_CREATE + r"public\.(\w+)")
 _OUTBOX: Final = (Role.WRITER, Role.RELAY, Role.PRUNE, Role.READER, Role.OPERATOR, Role.CONSOLE)
-_STORE: Final[dict[str, Access]] = {
-    "openoutbox_store_writer": "writer",
-    "openoutbox_store_reader": "reader",
-    "openoutbox_store_subscriber": "subscriber",
-    "openoutbox_console": "console",
-}
-_LOG: Final = {"openoutbox_log_recorder": "record", "openoutbox_log_reader": "read", "openoutbox_console": "read"}
 _EACH: Final = "app_role"
 
 
@@ -83,20 +74,20 @@ class RolesResult:
     table: TableName
     left: RolesPlan
     done: tuple[str, ...] = ()
-    absent: tuple[str, ...] = field(default=())
+    absent: tuple[str, ...] = ()
     """What is not there yet, and which command makes it; the roles get their rights on it by another run."""
 
 
 def show(url: str, request: RolesRequest) -> RolesResult:
     """What is missing. Reads the catalog only."""
-    with _opened(url) as connection:
+    with operator_connection(url) as connection:
         wanted, absent = _wanted(connection, request)
         return RolesResult(wanted.outbox, plan(connection, wanted), (), absent)
 
 
 def set_up(url: str, request: RolesRequest, report: Callable[[str], None] | None = None) -> RolesResult:
     """Do what this user may; ``report`` receives each statement that has taken effect."""
-    with _opened(url) as connection:
+    with operator_connection(url) as connection:
         return set_up_on(connection, request, report)
 
 
@@ -143,15 +134,6 @@ def store_positions(connection: SyncConnection, schema: str) -> str | None:
     if not _exists(connection, schema, "event_store"):
         return None
     return "gapless" if _exists(connection, schema, "event_position") else "settled"
-
-
-@contextmanager
-def _opened(url: str) -> Iterator[SyncConnection]:
-    parameters = connection_parameters(url, _NAME)
-    with translating():
-        connection = connect(parameters)
-    with connection:
-        yield connection
 
 
 def _wanted(connection: SyncConnection, request: RolesRequest) -> tuple[WantedRoles, tuple[str, ...]]:
@@ -234,14 +216,16 @@ class Rooms:
     def grants(self, group: RoleGroup) -> list[str]:
         """The statements that give a group its rights, also on what does not exist."""
         name, role, request = group.name, group.role, self.request
+        is_console = role is Role.CONSOLE
         sqls: list[str] = []
         if role in _OUTBOX:
             sqls += outbox_grants(self.table, name, role, delete_delivered=request.delete_delivered)
         sqls += [sql for inbox in self.inboxes for sql in inbox_grants(inbox, name, role)]
-        if name in _LOG:
-            sqls += PostgresStatements(request.log_schema).grants(name, _LOG[name])
-        if name in _STORE and self._positions is not None:
-            sqls += store_grants(EventStoreStatements(request.store_schema), self._positions, name, _STORE[name])
+        if is_console or role is Role.DELIVERYLOG:
+            sqls += PostgresStatements(request.log_schema).grants(name, "read" if is_console else group.access)
+        if (is_console or role is Role.EVENTSTORE) and self._positions is not None:
+            access = cast("Access", group.access)
+            sqls += store_grants(EventStoreStatements(request.store_schema), self._positions, name, access)
         if role is Role.SPARK:
             spark = SparkStatements(self.table, SPARK_SCHEMA)
             sqls += spark.grants(name, group.access) + ([spark.comparing(name)] if group.access == "write" else [])

@@ -78,7 +78,7 @@ class RoutingPlan(NamedTuple):
             f"{' and '.join(rule.headers)}: {why}, so while one of them does not answer, events for the others are "
             "delivered in small groups; give them types of their own to avoid that"
             for rule in (() if routes is None else routes.rules)
-            if routes is not None and (why := routes.untold(rule))
+            if routes is not None and (why := routes.inseparable(rule))
         ]
 
 

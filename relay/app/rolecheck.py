@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, cast
 
 from relay.app.database_roles import RolesRequest, inbox_migrate, not_owned, schema_option, store_positions
 from relay.core.errors import ConfigError, OutboxError
@@ -27,17 +27,16 @@ from relay.outbox.admin.rolecheck import check_role
 from relay.postgres.connect import SyncConnection, connect
 from relay.postgres.errors import translating
 from relay.postgres.grants import Holding, Right, bare, holding, rights_of
+from relay.postgres.operating import OPERATOR
+from relay.postgres.roles import groups_of
 from relay.postgres.sql import DEFAULT_SCHEMA, Name, TableName, quote_identifier, statement, without_parameters
 from relay.postgres.url import connection_parameters
+from relay.settings.readers import POSTGRES
 from relay.settings.settings import Settings
 from relay.spark.statements import DEFAULT_SCHEMA as SPARK_SCHEMA
 from relay.spark.statements import SparkStatements
 
-_NAME: Final = "openoutbox-relay-cli"
-_STORE_ACCESS: Final[tuple[Access, ...]] = ("writer", "reader", "subscriber")
 _NEARLY: Final = 0.5
-_SPARK_PURPOSES: Final = ("write", "archive", "replay")
-_LOG_PURPOSES: Final = {"record": "openoutbox_log_recorder", "read": "openoutbox_log_reader"}
 
 
 class _Purpose(NamedTuple):
@@ -155,7 +154,7 @@ def _console(url: str, settings: Settings, schema: str | None) -> list[Finding]:
     """What the console shows where it is there: the event store, and the delivery log."""
     findings = _console_store(url, schema or settings.event_store_schema or DEFAULT_SCHEMA)
     if settings.delivery_log_url is not None:
-        findings += _delivery_log(settings, ("read",))
+        findings += _delivery_log(settings, "read")
     return findings
 
 
@@ -169,10 +168,10 @@ def _console_store(url: str, schema: str) -> list[Finding]:
     return _examined(url, work)
 
 
-def _store_purpose(connection: SyncConnection, schema: str, access: Access) -> _Purpose:
+def _store_purpose(connection: SyncConnection, schema: str, access: str) -> _Purpose:
     user, positions = connection.info.user, store_positions(connection, schema) or "settled"
     command = f"relay-cli store grant {shlex.quote(user)} {access}{schema_option(schema)}"
-    rights = grants(EventStoreStatements(schema), positions, user, access)
+    rights = grants(EventStoreStatements(schema), positions, user, cast("Access", access))
     return _Purpose(access, rights, f"run as the owner: {command}")
 
 
@@ -182,7 +181,7 @@ def _spark(url: str, settings: Settings, schema: str | None) -> list[Finding]:
 
     def purposes(connection: SyncConnection) -> Iterator[_Purpose]:
         user = connection.info.user
-        for purpose in _SPARK_PURPOSES:
+        for purpose in (group.access for group in groups_of(Role.SPARK)):
             command = f"{setup} --role {shlex.quote(user)} --for {purpose}"
             grants = [*_usage(settings.storage_table_name, user), *statements.grants(user, purpose)]
             if purpose == "write" and _objects_exist(connection, comparing := statements.comparing(user)):
@@ -194,24 +193,25 @@ def _spark(url: str, settings: Settings, schema: str | None) -> list[Finding]:
 
 def _event_store(url: str, schema: str) -> list[Finding]:
     def work(connection: SyncConnection) -> list[Finding]:
-        purposes = [_store_purpose(connection, schema, access) for access in _STORE_ACCESS]
+        purposes = [_store_purpose(connection, schema, group.access) for group in groups_of(Role.EVENTSTORE)]
         return _rights(connection, purposes, f"run as the owner: relay-cli store migrate{schema_option(schema)}")
 
     return _examined(url, work)
 
 
-def _delivery_log(settings: Settings, examined: Collection[str] = tuple(_LOG_PURPOSES)) -> list[Finding]:
+def _delivery_log(settings: Settings, only: str | None = None) -> list[Finding]:
     url = settings.required("DELIVERY_LOG_URL")
-    if not url.startswith(("postgres://", "postgresql://")):
+    if not url.startswith(POSTGRES):
         return asyncio.run(_log_answers(settings, url))
     statements = PostgresStatements(settings.delivery_log_schema)
 
     def purposes(connection: SyncConnection) -> Iterator[_Purpose]:
         user = connection.info.user
-        for purpose in examined:
-            group, grants = _LOG_PURPOSES[purpose], statements.grants(user, purpose)
-            lines = "; ".join(map(bare, grants))
-            yield _Purpose(purpose, grants, f'run: GRANT {group} TO "{user}", or: {lines}')
+        for group in groups_of(Role.DELIVERYLOG):
+            if only in (None, group.access):
+                grants = statements.grants(user, group.access)
+                lines = "; ".join(map(bare, grants))
+                yield _Purpose(group.access, grants, f'run: GRANT {group.name} TO "{user}", or: {lines}')
 
     create = "run as the owner: relay-cli log migrate"
     findings = _examined(url, lambda connection: _rights(connection, purposes(connection), create), "DELIVERY_LOG_URL")
@@ -222,7 +222,7 @@ def _delivery_log(settings: Settings, examined: Collection[str] = tuple(_LOG_PUR
 
 def check_log(settings: Settings) -> list[Finding]:
     """Whether a relay's log takes what it records."""
-    return [] if settings.delivery_log_url is None else _as_warnings(_delivery_log(settings, ("record",)))
+    return [] if settings.delivery_log_url is None else _as_warnings(_delivery_log(settings, "record"))
 
 
 async def _log_answers(settings: Settings, url: str) -> list[Finding]:
@@ -247,7 +247,7 @@ async def _log_answers(settings: Settings, url: str) -> list[Finding]:
 
 def _examined(url: str, work: Callable[[SyncConnection], list[Finding]], source: str = "STORAGE_URL") -> list[Finding]:
     """The findings of ``work``; an error of the database is a finding, too."""
-    parameters = connection_parameters(url, _NAME, source=source)
+    parameters = connection_parameters(url, OPERATOR, source=source)
     try:
         with translating():
             connection = connect(parameters)

@@ -12,7 +12,6 @@ from psycopg.adapt import AdaptersMap
 
 from relay.core.durations import in_words
 from relay.core.errors import StorageBusy
-from relay.postgres.codec import FENCES
 from relay.postgres.connect import DeadlineConnection, Generation, Work, read_committed
 from relay.postgres.url import ConnectionParameters
 
@@ -29,8 +28,8 @@ class DeadlinePool:
         size: int,
         deadline: float,
         longest_wait: float,
-        adapters: AdaptersMap | None = FENCES,
-        schema_hint: str = "",
+        adapters: AdaptersMap,
+        schema_hint: str,
         on_connect: Work[None] = read_committed,
     ) -> None:
         """``deadline`` is in seconds; a caller waits ``longest_wait`` seconds for a place.

@@ -18,9 +18,7 @@ from relay.postgres.sql import statement
 
 OPERATOR: Final = "openoutbox-relay-cli"
 """The ``application_name`` of an operation."""
-LOCK_TIMEOUT: Final = 0.5
-"""Seconds; an operation gives way to a change of the table itself."""
-
+_LOCK_TIMEOUT: Final = "500"  # milliseconds; an operation gives way to a change of the table itself
 _LONGEST_BATCH: Final = 0.2  # seconds
 _SMALLEST_BATCH: Final = 50
 
@@ -34,10 +32,9 @@ def fetch(connection: Connection, sql: LiteralString, parameters: Mapping[str, o
 
 @contextmanager
 def short_transaction(connection: Connection) -> Iterator[None]:
-    """One transaction that waits ``LOCK_TIMEOUT`` for a lock at most, then fails with StorageBusy."""
+    """One transaction that waits half a second for a lock at most, then fails with StorageBusy."""
     with connection.transaction():
-        milliseconds = f"{LOCK_TIMEOUT * 1000:.0f}"
-        connection.execute(statement("session:lock_guard"), {"timeout": milliseconds})
+        connection.execute(statement("session:lock_guard"), {"timeout": _LOCK_TIMEOUT})
         yield
 
 

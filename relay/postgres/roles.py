@@ -62,6 +62,11 @@ GROUPS: Final = (
 )
 
 
+def groups_of(role: Role) -> list[RoleGroup]:
+    """The groups of one role, in their order."""
+    return [group for group in GROUPS if group.role is role]
+
+
 class Grant(NamedTuple):
     """A statement that gives a group its rights, as it stands in its file."""
 
