@@ -19,7 +19,7 @@ _CLOSING: Final = frozenset("]}")
 def indented(text: str) -> str | None:
     """The same JSON, two spaces a level; None for any other text, and for what is nested too deep for Python."""
     try:
-        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse)
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return None
     return "".join(_laid_out(_TOKEN.findall(text)))
@@ -28,7 +28,7 @@ def indented(text: str) -> str | None:
 def members(text: str) -> dict[str, str] | None:
     """The members of an object: a text by what it says, others as they are written; None for what is no object."""
     try:
-        fields = json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse)
+        fields = json.loads(text, parse_int=str, parse_float=str, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return None
     if not isinstance(fields, dict):
@@ -51,7 +51,8 @@ def _sayable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _refuse(constant: str) -> None:
+def refuse_constant(constant: str) -> None:
+    """What Python's parser does with NaN and infinity, as its ``parse_constant``. Raises ValueError."""
     raise ValueError(f"{constant} is not JSON")
 
 

@@ -18,6 +18,7 @@ def replace_between(text: str, begin: str, part: str) -> str:
     return f"{before}{begin}\n\n{part}\n{END}{after}"
 
 
-def rewrite(path: Path, renewed: Callable[[str], str]) -> None:
+def rewrite(path: str | Path, renewed: Callable[[str], str]) -> None:
     """Replace a document by what ``renewed`` makes of it. Raises ValueError as that does, and then writes nothing."""
-    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+    document = Path(path)
+    document.write_text(renewed(document.read_text(encoding="utf-8")), encoding="utf-8")

@@ -30,7 +30,7 @@ class Settlement:
     fence: Fence
     delivered: list[EventId] = field(default_factory=list)
     retried: list[tuple[EventId, str, float]] = field(default_factory=list)
-    """Event id, error text, delay in seconds."""
+    """Event id, error text (any: the storage replaces what its column cannot hold), delay in seconds."""
     buried: list[tuple[EventId, str]] = field(default_factory=list)
     released: list[EventId] = field(default_factory=list)
     acknowledged: dict[EventId, str] = field(default_factory=dict)

@@ -75,6 +75,5 @@ def decide(outcome: Outcome, attempts: int, policy: RetryPolicy, chance: float) 
 
 
 def error_text(code: str, reason: str) -> str:
-    """``CODE: reason`` as PostgreSQL's TEXT can hold it: no NUL, no lone surrogate, of bounded length."""
-    text = cut(f"{code}: {reason}" if reason else code)
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    """``CODE: reason``, of bounded length."""
+    return cut(f"{code}: {reason}" if reason else code)

@@ -120,7 +120,7 @@ class Undecided(NamedTuple):
     """The event's type alone does not decide: the name has a header in it."""
 
     rule: Rule
-    told: Target | None = None
+    target: Target | None = None
     """The destination by whose names claims tell such events apart, where that is of use."""
 
 
@@ -165,7 +165,7 @@ class Routes:
         known = self._known.get(event_type)
         if known is None:
             decision = self.of_type(event_type)
-            known = self._with_told(decision) if isinstance(decision, Undecided) else _places(decision)
+            known = self._with_target(decision) if isinstance(decision, Undecided) else _places(decision)
             if len(event_type) <= LONGEST_REMEMBERED:
                 if len(self._known) >= _MOST_REMEMBERED:
                     self._known.clear()
@@ -176,20 +176,20 @@ class Routes:
         """See ``relay.core.places.FlowTeller``: where a header decides between what can fail on its own, by that."""
         event_type = event.announced_type
         known = self._of_type(event_type) if self.by_header else None
-        if not isinstance(known, Undecided) or known.told is None:
+        if not isinstance(known, Undecided) or known.target is None:
             return event_type
-        name = known.told.to.fill(event_type, dict(wire_headers(event.headers)))
-        return event_type if isinstance(name, Missing) else self._apart(known.told, event_type, self.prefix + name)
+        name = known.target.to.fill(event_type, dict(wire_headers(event.headers)))
+        return event_type if isinstance(name, Missing) else self._apart(known.target, event_type, self.prefix + name)
 
-    def _with_told(self, undecided: Undecided) -> Undecided:
+    def _with_target(self, undecided: Undecided) -> Undecided:
         parts = self._parts(undecided.rule)
-        return undecided._replace(told=parts[0]) if parts and not self.untold(undecided.rule) else undecided
+        return undecided._replace(target=parts[0]) if parts and not self.inseparable(undecided.rule) else undecided
 
     def _parts(self, rule: Rule) -> list[Target]:
         """The destinations of the rule that are one of several that can fail on their own, by a header."""
         return [one for one in rule.targets if one.to.headers and (one.via or self.default) in self._in_parts]
 
-    def untold(self, rule: Rule) -> str:
+    def inseparable(self, rule: Rule) -> str:
         """Why claims cannot tell apart what a header sends to several destinations; empty where they can."""
         parts = self._parts(rule)
         if parts and sum(bool(one.to.headers) for one in rule.targets) > 1:
@@ -208,16 +208,16 @@ class Routes:
         headers = target.to.headers
         start, *texts = target.to.around(event_type)
         via = target.via or self.default or ""
-        told = Apart(event_type, via, name, self.prefix + start, headers, tuple(texts), exactly(name))
+        flow = Apart(event_type, via, name, self.prefix + start, headers, tuple(texts), exactly(name))
         inner = self.further.get(via)
         if inner is None:
-            return told
+            return flow
         placed = inner.of_type(name)
         if not isinstance(placed, Sent):
             return event_type
         patterns = [like(rule.pattern) for rule in inner.rules] + ["%"]
         place = -1 if placed.rule is None else inner.rules.index(placed.rule)
-        return told._replace(via=placed.via, part="", pattern=patterns[place], earlier=tuple(patterns[:place]))
+        return flow._replace(via=placed.via, part="", pattern=patterns[place], earlier=tuple(patterns[:place]))
 
     def decide(self, event: OutboxEvent) -> Decision:
         """Where this event goes, and by which rule."""

@@ -63,7 +63,7 @@ def _metadata(annotation: object, metadata: list[object]) -> list[object]:
     return parts
 
 
-def help_text(width: int = 100) -> str:
+def help_text() -> str:
     """The text of ``relay --help``."""
     lines = [_USAGE]
     group = ""
@@ -73,7 +73,7 @@ def help_text(width: int = 100) -> str:
             lines.append(f"{group}:")
         lines.append(f"  {row.variable}" + (f" ({row.kind})" if row.kind else "") + f", default: {row.default}")
         meaning = row.meaning.replace("`", "")
-        lines.append(textwrap.fill(meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
+        lines.append(textwrap.fill(meaning, 100, initial_indent=" " * 6, subsequent_indent=" " * 6))
     return "\n".join(lines) + "\n"
 
 

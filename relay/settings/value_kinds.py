@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BeforeValidator, SecretStr
 
@@ -151,41 +151,37 @@ def networks(text: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, 
         raise ValueError(f"{text!r} is not a list of addresses; write for example 10.0.0.7, 10.1.0.0/16") from None
 
 
-def web_origin(text: str) -> str:
-    """The URL of a web server without a path, as browsers write it in Origin: in lower case, no default port."""
-    example = "write for example https://outbox.example.com"
+def _web_url(text: str, example: str) -> tuple[SplitResult, str]:
+    """The parts of a URL without a login, and its host; an empty one where it is no web server's address."""
     try:
         parts = urlsplit(text.strip())
-        port = parts.port
+        _ = parts.port  # raises where it is none
     except ValueError:
         raise ValueError(f"it is not a URL; {example}") from None
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"it must not hold a user or password; {example}")
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.path.strip("/")
-        or "?" in text
-        or "#" in text
-    ):
+    is_web = parts.scheme in ("http", "https") and "?" not in text and "#" not in text
+    return parts, (parts.hostname or "") if is_web else ""
+
+
+def web_origin(text: str) -> str:
+    """The URL of a web server without a path, as browsers write it in Origin: in lower case, no default port."""
+    example = "write for example https://outbox.example.com"
+    parts, host = _web_url(text, example)
+    if not host or parts.path.strip("/"):
         raise ValueError(f"{text!r} is not an address of a web server without a path; {example}")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = f"[{host}]" if ":" in host else host
     usual = {"http": 80, "https": 443}[parts.scheme]
-    return f"{parts.scheme}://{host}" + (f":{port}" if port not in (None, usual) else "")
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, usual) else "")
 
 
 def issuer(text: str) -> str:
     """The URL of an OpenID Connect issuer: https, or http on this machine."""
     example = "write for example https://login.example.com/realms/ops"
-    try:
-        parts = urlsplit(text.strip())
-    except ValueError:
-        raise ValueError(f"it is not a URL; {example}") from None
-    if parts.username is not None or parts.password is not None:
-        raise ValueError(f"it must not hold a user or password; {example}")
-    if parts.scheme not in ("http", "https") or not parts.hostname or "?" in text or "#" in text:
+    parts, host = _web_url(text, example)
+    if not host:
         raise ValueError(f"{text!r} is not the address of an issuer; {example}")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(host):
         raise ValueError(f"{text!r} is not encrypted, and its keys decide who logs in; write https://")
     return text.strip()
 

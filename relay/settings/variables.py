@@ -51,7 +51,7 @@ def _eight_batches(known: dict[str, Any]) -> int:
 
 
 def _implied_type(known: dict[str, Any]) -> str:
-    """By the scheme of PUBLISHER_URL, which stands before PUBLISHER_TYPE for this; ``rules`` refuses other schemes."""
+    """By the scheme of PUBLISHER_URL, which stands before PUBLISHER_TYPE for this; ``combinations`` refuses others."""
     url = known.get("publisher_url")
     implied = kinds.of_url(url.get_secret_value()) if url is not None else None
     return implied.name if implied is not None else "stdout"
@@ -65,14 +65,6 @@ def _read_type(text: str) -> str:
     if reason := kinds.of_others()[1].get(word):
         raise ValueError(reason)
     return words(*kinds.names(), *kinds.UNSENT)(text)
-
-
-def _publisher_type(known: dict[str, Any]) -> str:
-    return str(known["publisher_type"])
-
-
-def _host_name() -> str:
-    return socket.gethostname()
 
 
 class Storage(VariableGroup):
@@ -137,7 +129,9 @@ class Publishing(VariableGroup):
         shown="no bound",
     )
     publisher_name: Text = variable(
-        _publisher_type, "Name of this destination in the delivery log.", shown="the PUBLISHER_TYPE"
+        lambda known: str(known["publisher_type"]),
+        "Name of this destination in the delivery log.",
+        shown="the PUBLISHER_TYPE",
     )
 
 
@@ -185,7 +179,9 @@ class Relaying(VariableGroup):
     shutdown_timeout: DurationOrZero = variable(
         "8s", "How long SIGTERM waits for events in flight; container engines kill after 10 s."
     )
-    relay_id: Text = variable(_host_name, "Name of this relay in `locked_by`, logs and metrics.", shown="the host name")
+    relay_id: Text = variable(
+        socket.gethostname, "Name of this relay in `locked_by`, logs and metrics.", shown="the host name"
+    )
     fleet_allow_mixed: Flag = variable(
         "false",
         "Start although another relay of the table delivers to another destination (see docs/operate/running.md).",

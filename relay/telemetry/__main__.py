@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from relay.core.markers import replace_between, rewrite
 from relay.telemetry.catalogue import CATALOGUE, Section
 
@@ -27,4 +24,4 @@ def renewed(text: str) -> str:
 
 
 if __name__ == "__main__":
-    rewrite(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference/metrics.md"), renewed)
+    rewrite("docs/reference/metrics.md", renewed)

@@ -81,13 +81,12 @@ class _LineHandler(logging.StreamHandler[IO[str]]):
             return
 
 
-def configure_logs(options: LogOptions, stream: IO[str] | None = None) -> None:
-    """Send everything to ``stream`` (standard error). May be called again; the last call counts."""
+def configure_logs(options: LogOptions) -> None:
+    """Send everything to standard error. May be called again; the last call counts."""
     KNOWN_SECRETS.know(options.secrets)
-    target = stream if stream is not None else sys.stderr
-    handler = _LineHandler(target)
+    handler = _LineHandler()
     before = _before(options)
-    handler.setFormatter(_formatter(options, before, colours=target.isatty()))
+    handler.setFormatter(_formatter(options, before, colours=sys.stderr.isatty()))
     handler.addFilter(RepetitionFilter())
     logging.basicConfig(handlers=[handler], level=max(options.level, logging.INFO), force=True)
     logging.getLogger(_OWN).setLevel(options.level)

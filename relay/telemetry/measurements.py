@@ -58,14 +58,12 @@ class Measurements:
             self._batch_size.observe(events)
 
     def storage_op(self, op: str, ok: bool, seconds: float) -> None:
-        """One call to the database."""
         histogram = self._storage.get((op, ok))
         if histogram is None:  # an operation that is not listed yet must not be lost
             histogram = self._storage[op, ok] = Histogram(LATENCY_BOUNDS)
         histogram.observe(seconds)
 
     def acknowledged(self, publish_seconds: Sequence[float], e2e_seconds: Sequence[float]) -> None:
-        """Events acknowledged together."""
         self._publisher[SUCCESS].observe_many(publish_seconds)
         self._e2e.observe_many(e2e_seconds)
 
@@ -74,20 +72,16 @@ class Measurements:
         self._e2e.exemplify(ExemplarValue(e2e_seconds, span.trace_id, span.span_id, self._clock()))
 
     def refused(self, publish_seconds: Sequence[float]) -> None:
-        """Events that failed together."""
         self._publisher[FAILED].observe_many(publish_seconds)
 
     def settled(self, delivered: int, failed: int) -> None:
-        """Outcomes written and still ours."""
         self._delivered += delivered
         self._failed += failed
 
     def count(self, what: EngineCounter, events: int) -> None:
-        """So many more of these."""
         self._counts[what] += events
 
     def row_refused(self, doing: str) -> None:
-        """The database refuses one row."""
         self._refused[doing] += 1
 
     def reaped(self, retried: int, buried: int) -> None:
@@ -97,16 +91,13 @@ class Measurements:
         self._reaped_dead += buried
 
     def in_flight(self, events: int) -> None:
-        """Events claimed and not settled, now."""
         self._in_flight = events
 
     def backlog(self, backlog: Backlog) -> None:
-        """A fresh sample of the backlog."""
         self._backlog = backlog
         self._backlog_at = self._clock()
 
     def oldest_due_age(self, seconds: float) -> None:
-        """A fresh sample of the lag alone."""
         self._backlog = self._backlog._replace(oldest_due_age=seconds)
 
     def upkeep(self, upkeep: Upkeep) -> None:
@@ -118,22 +109,22 @@ class Measurements:
             self._ahead = upkeep.ahead
 
     def pauses(self, count: int) -> None:
-        """That many pauses are in force."""
         self._pauses = count
 
     def away(self, event_types: Sequence[str]) -> None:
-        """The destinations of these event types do not answer."""
         self._away = tuple(event_types[:_MOST_AWAY])
 
     def state(self, state: RelayState, reason: str) -> None:  # noqa: ARG002 - the reason is for readiness, not a number
-        """The relay's state has changed."""
         self._state = state
 
     def read(self) -> Iterator[Reading]:
         """The provider of the engine's metrics."""
         backlog = self._backlog
         publisher = [Sample((status,), histogram.read()) for status, histogram in self._publisher.items()]
-        storage = [Sample((op, _status(ok)), histogram.read()) for (op, ok), histogram in tuple(self._storage.items())]
+        storage = [
+            Sample((op, SUCCESS if ok else FAILED), histogram.read())
+            for (op, ok), histogram in tuple(self._storage.items())
+        ]
         yield metrics.EVENTS, by_label(success=self._delivered, failed=self._failed)
         yield metrics.BATCH_SIZE, [Sample((), self._batch_size.read())]
         yield metrics.E2E_LATENCY, [Sample((), self._e2e.read())]
@@ -157,7 +148,3 @@ class Measurements:
         yield metrics.ROWS_REFUSED, by_label(**self._refused)
         yield metrics.LAST_CLAIM, single(self._last_claim)
         yield metrics.BUILD, [Sample((__version__,), 1.0)]
-
-
-def _status(ok: bool) -> str:
-    return SUCCESS if ok else FAILED

@@ -29,7 +29,7 @@ from relay.eventstore.lease import LeaseWatch, StoredLease
 from relay.eventstore.read import EventFilter, Reader
 from relay.postgres.sql import load_sql
 from relay.telemetry.prometheus import exposition_of
-from relay_cli.eventstores import print_subscription
+from relay_cli.store_options import print_subscription
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database
 from tests.support.waiting import wait_until_async

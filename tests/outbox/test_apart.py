@@ -160,7 +160,7 @@ def test_what_sql_cannot_say_is_told_by_type(to: str, patterns: int, why: str) -
     hooks = Routes([Rule(number, f"{number}*", PLAIN, "hook") for number in range(patterns)], default="other")
     routes = Routes([rule], default="hooks", further={"hooks": hooks})
     event = OutboxEvent(EventId("1"), "t", None, b"", '{"region": "5", "X-Raw-Headers": "5"}', 0, 0.0)
-    assert routes.untold(rule) == why
+    assert routes.inseparable(rule) == why
     assert isinstance(routes.flow_of(event), str) == bool(why)
 
 

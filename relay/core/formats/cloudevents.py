@@ -22,6 +22,7 @@ from relay.core.durations import time_text
 from relay.core.event import OutboxEvent
 from relay.core.formats.message import USER_PREFIX, FormattedMessage, MessageFormat
 from relay.core.headers import Header, wire_headers
+from relay.core.json_text import refuse_constant
 from relay.core.tracecontext import TRACEPARENT, TRACESTATE
 
 CONTENT_TYPE: Final = "content-type"
@@ -154,11 +155,7 @@ def _apparent_type(payload: bytes) -> str:
 def _is_json(payload: bytes) -> bool:
     """Whether the payload may stand in a JSON object as it is."""
     try:
-        json.loads(payload.decode(), parse_constant=_refuse)
+        json.loads(payload.decode(), parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
