@@ -102,6 +102,7 @@ class KafkaServer(LocalServer):
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.num.partitions": "4",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
