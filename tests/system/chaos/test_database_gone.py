@@ -24,6 +24,7 @@ from tests.support.daemon import Daemon
 from tests.support.fixtures.measured import Measured
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database
+from tests.support.servers.memory_postgres import MemoryPostgres
 from tests.support.servers.standby import StandbyServer
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.waiting import wait_until
@@ -42,7 +43,7 @@ from tests.system.chaos.looking import (
     watch_setbacks,
 )
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.postgres, pytest.mark.redis, pytest.mark.timeout(300)]
 
 OUTAGE = 3.0
 HEALED_WITHIN = 30.0
@@ -132,6 +133,19 @@ INSTANT = (a_backend_killed, dropped)
 """Over as soon as it has begun: recovery counts from there."""
 
 
+@pytest.fixture(scope="module")
+def several_times_gone() -> Iterator[PostgresServer]:
+    """A server of this file's own, for one fault after the other."""
+    with MemoryPostgres() as server:
+        yield server
+
+
+@pytest.fixture
+def server(several_times_gone: PostgresServer) -> PostgresServer:
+    """It runs, whatever the fault before left behind."""
+    return several_times_gone.start()
+
+
 _SOAK = {
     restarted: "the contract's tests have it",
     a_backend_killed: "every connection ends, as where the server is killed",
@@ -144,14 +158,14 @@ _SOAK = {
     ids=lambda fault: fault.__name__,
 )
 def test_the_relay_recovers_without_help(
-    own_postgres: PostgresServer, make_broker: MakeBroker, fault: Fault, measured: Measured
+    server: PostgresServer, make_broker: MakeBroker, fault: Fault, measured: Measured
 ) -> None:
-    outbox, broker = Outbox.create(create_database(own_postgres.url)), make_broker("redis")
+    outbox, broker = Outbox.create(create_database(server.url)), make_broker("redis")
     watch_setbacks(outbox)
-    with TcpProxy(own_postgres.port) as proxy:
+    with TcpProxy(server.port) as proxy:
         url = urlsplit(outbox.url)._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
         with Daemon(url, {**broker.env(), **PACE}) as relay:
-            measured(**be_gone(outbox, broker, relay.wait_ready(), fault(own_postgres, proxy), fault))
+            measured(**be_gone(outbox, broker, relay.wait_ready(), fault(server, proxy), fault))
 
 
 # A primary that says nothing more is the harder one.

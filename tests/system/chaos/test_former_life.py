@@ -57,7 +57,7 @@ def test_what_a_former_life_has_proven_is_settled_and_the_rest_is_sent_at_once(
 def test_of_two_living_relays_with_one_relay_id_one_stops_and_says_why(
     outbox: Outbox, make_broker: MakeBroker, measured: Measured
 ) -> None:
-    broker, events = make_broker("kafka"), 20_000
+    broker, events = make_broker("kafka"), 10_000
     outbox.fill(broker.destination, events)
     with ExitStack() as stack:
         began = time.monotonic()
@@ -67,9 +67,9 @@ def test_of_two_living_relays_with_one_relay_id_one_stops_and_says_why(
 
         def ended() -> list[Daemon]:
             nonlocal events
-            if delivered(outbox) > events - 10_000:  # a quick machine delivers all before they have counted thirty
-                outbox.fill(broker.destination, 10_000)
-                events += 10_000
+            if delivered(outbox) > events - 5_000:  # a quick machine delivers all before they have counted thirty
+                outbox.fill(broker.destination, 5_000)
+                events += 5_000
             return [one for one in pair if one.running and "another living relay has RELAY_ID same" in one.log()]
 
         wait_until(ended, 60, "one of them to say that it has a twin")
