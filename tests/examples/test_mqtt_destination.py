@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -89,35 +90,48 @@ def test_a_relay_delivers_to_it_and_check_examines_it(installed: str, outbox: Ou
     assert "mqtt: connected and authenticated" in check.stdout
 
 
-@pytest.fixture
-def broken(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A PYTHONPATH with a package whose entry point cannot be used."""
-    name, value, _ = BROKEN[request.param]
-    info = tmp_path / "broken-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[openoutbox.destinations]\n{name} = {value}\n")
-    (tmp_path / "broken_kinds.py").write_text(
+ASKED = """
+import json, sys
+from relay.core.errors import ConfigError
+from relay.settings.settings import Settings
+
+def answer(env):
+    try:
+        return Settings.from_env(env).publisher_type
+    except ConfigError as error:
+        return str(error)
+
+print(json.dumps([answer(env) for env in json.loads(sys.argv[1])]))
+"""
+
+
+def broken(folder: Path) -> str:
+    """A PYTHONPATH with packages side by side whose entry points cannot be used."""
+    for case, (name, value, _) in BROKEN.items():
+        info = folder / f"{case}-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {case}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[openoutbox.destinations]\n{name} = {value}\n")
+    (folder / "broken_kinds.py").write_text(
         "from relay.brokers.kinds import DestinationKind\n"
         "TAKEN = DestinationKind(name='kafka', title='', server='', schemes=('k',), example='', build=print)\n"
         "OTHER = 'a word'\n"
     )
-    (tmp_path / "later_kind.py").write_text(
+    (folder / "later_kind.py").write_text(
         "from relay.brokers.kinds import DestinationKind\n"
         "KIND = DestinationKind(name='later', title='', server='', schemes=('l',), example='', build=print, later=1)\n"
     )
-    (tmp_path / "exiting_kind.py").write_text("raise SystemExit('it needs Python 4')\n")
-    return os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "cli")])
+    (folder / "exiting_kind.py").write_text("raise SystemExit('it needs Python 4')\n")
+    return os.pathsep.join([str(folder), str(ROOT), str(ROOT / "cli")])
 
 
-@pytest.mark.parametrize("broken", BROKEN, indirect=True)
-def test_a_broken_package_is_named_and_stops_only_its_own_use(broken: str, request: pytest.FixtureRequest) -> None:
-    name, value, reason = BROKEN[request.node.callspec.params["broken"]]
-    settings = "from relay.settings.settings import Settings; print(Settings.from_env({env}).publisher_type)"
+def test_broken_packages_are_named_and_stop_only_their_own_use(tmp_path: Path) -> None:
     good = {"STORAGE_URL": "postgres://h/d", "PUBLISHER_URL": "kafka://h:1"}
-    assert run(broken, "-c", settings.format(env=good)).stdout == "kafka\n"
-
-    bad = good | ({"PUBLISHER_TYPE": name} if name != "kafka" else {}) | {"PUBLISHER_URL": "strange://h:1"}
-    refused = run(broken, "-c", settings.format(env=bad))
-    assert refused.returncode == 1
-    assert f"{name} ({value}) cannot be used: {reason}" in refused.stderr
+    strange = good | {"PUBLISHER_URL": "strange://h:1"}
+    asked = [strange | ({"PUBLISHER_TYPE": name} if name != "kafka" else {}) for name, _, _ in BROKEN.values()]
+    done = run(broken(tmp_path), "-c", ASKED, json.dumps([good, *asked, good]))
+    assert done.returncode == 0, done.stderr
+    first, *refused, last = json.loads(done.stdout)
+    assert (first, last) == ("kafka", "kafka")
+    for (name, value, reason), answer in zip(BROKEN.values(), refused, strict=True):
+        assert f"{name} ({value}) cannot be used: {reason}" in answer
