@@ -41,17 +41,28 @@ INSERT = (
     "INSERT INTO openoutbox_events (event_id, event_type, partition_key, payload) "
     "SELECT gen_random_uuid(), 't', (n % 5)::text, '' FROM generate_series(1, 20) AS n"
 )
-STORE = f"""
+COMMANDS = [["migrate", *EXTENSIONS], ["log", "migrate"], ["store", "migrate"], ["spark", "setup"]]
+SET_UP = f"""
 import asyncio
+import sys
 from uuid import UUID
 from relay.eventstore import NO_STREAM, EventStore, NewEvent
+from relay_cli.main import main
 
-async def main(url):
-    async with await EventStore.connect(url) as store:
+async def store():
+    async with await EventStore.connect(URL) as store:
         await store.provision_tenant(UUID(int={TENANT.int}))
         await store.append(UUID(int={TENANT.int}), UUID(int={STREAM.int}), [NewEvent("before")], NO_STREAM)
 
-asyncio.run(main(__import__("sys").argv[1]))
+URL = sys.argv[1]
+for command in {COMMANDS}:
+    sys.argv = ["relay-cli", *command]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+asyncio.run(store())
 """
 
 
@@ -91,22 +102,14 @@ def counts(url: str) -> dict[object, object]:
 
 
 def set_up(earlier: Path, url: str) -> None:
-    """Every part of 0.1.0, by its own programs."""
+    """Every part of 0.1.0, by its own commands, one after the other in one process."""
     path = os.pathsep.join((str(earlier), str(earlier / "cli")))
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "STORAGE_URL": url, "LOG_STORE_URL": url}
-    program = [sys.executable, "-W", "ignore", "-c"]
-    cli = [*program, "from relay_cli.main import main; main()"]
-    for command in (
-        [*cli, "migrate", *EXTENSIONS],
-        [*cli, "log", "migrate"],
-        [*cli, "store", "migrate"],
-        [*cli, "spark", "setup"],
-        [*program, STORE, url],
-    ):
-        done = subprocess.run(
-            command, cwd=earlier, env=env, capture_output=True, text=True, timeout=patience(), check=False
-        )
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    program = [sys.executable, "-W", "ignore", "-c", SET_UP, url]
+    done = subprocess.run(
+        program, cwd=earlier, env=env, capture_output=True, text=True, timeout=patience(), check=False
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
     run(url, (earlier / "deploy" / "postgres" / "roles.sql").read_text(encoding="utf-8"))
     for name in ("writer", "relay"):
         run(url, f"CREATE ROLE u_{name} LOGIN IN ROLE openoutbox_{name}")
