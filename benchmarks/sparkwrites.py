@@ -35,8 +35,8 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from benchmarks.sparkrows import Rows, documented_rows, ready_rows
+from relay.postgres.codec import COPY_HEADER, COPY_TRAILER
 from relay.postgres.sql import load_sql
-from relay.spark.copyformat import HEADER, TRAILER
 
 _JDBC = "42.7.7"
 _COPY = load_sql("spark/direct:copy_events")
@@ -95,10 +95,10 @@ def jdbc_jar() -> Path:
 def _copy_file(url: str, file: Path) -> None:
     data = memoryview(file.read_bytes())
     with psycopg.connect(url) as connection, connection.cursor() as cursor, cursor.copy(_COPY.encode()) as copy:
-        copy.write(HEADER)
+        copy.write(COPY_HEADER)
         for start in range(0, len(data), 1 << 20):
             copy.write(data[start : start + (1 << 20)])
-        copy.write(TRAILER)
+        copy.write(COPY_TRAILER)
 
 
 def bare_copy(url: str, files: list[Path], pool: Pool) -> None:

@@ -22,6 +22,10 @@ from relay.core.event import Fence
 EPOCH_2000_US: Final = 946_684_800_000_000
 """PostgreSQL's time 0, in microseconds since 1970."""
 
+COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+COPY_TRAILER: Final = b"\xff\xff"
+"""The first and the last bytes of a binary COPY, in both directions."""
+
 Moment: TypeAlias = datetime | str
 """A time in UTC, or ``infinity``, ``-infinity`` or a year that Python's calendar does not have, as text."""
 

@@ -14,8 +14,8 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn
 
+from relay.postgres.codec import COPY_HEADER, COPY_TRAILER
 from relay.postgres.connect import SyncConnection
-from relay.spark.copyformat import HEADER, TRAILER
 from relay.spark.read.decode import Rows
 from relay.spark.read.statements import copy_out
 
@@ -45,14 +45,12 @@ def portions(connection: SyncConnection, select: LiteralString, values: Mapping[
 def _receive(line: PGconn) -> Iterator[Rows]:
     """PostgreSQL sends one row a message; the first one has the stream's header too, the last one only its trailer."""
     receive = line.get_copy_data
-    portion = Rows()
     size, message = receive(_BLOCKING)
-    first = bytes(message)[len(HEADER) :]
-    if len(first) > len(TRAILER):
-        portion.add(first)
+    first = bytearray(message)[len(COPY_HEADER) :]
+    portion = Rows(first, [len(first)]) if len(first) > len(COPY_TRAILER) else Rows()
     while size > 0:
         size, message = receive(_BLOCKING)
-        if size > len(TRAILER):
+        if size > len(COPY_TRAILER):
             portion.data += message
             portion.sizes.append(size)
             if len(portion.data) >= _PORTION_BYTES or len(portion.sizes) >= _PORTION_ROWS:

@@ -37,11 +37,6 @@ class Rows:
     data: bytearray = field(default_factory=bytearray)
     sizes: list[int] = field(default_factory=list)
 
-    def add(self, row: bytes | bytearray | memoryview) -> None:
-        """Add a row."""
-        self.data += row
-        self.sizes.append(len(row))
-
 
 @dataclass(frozen=True, slots=True)
 class _Values:

@@ -14,8 +14,8 @@ from typing import Final, LiteralString
 
 import psycopg
 
+from relay.postgres.codec import COPY_HEADER, COPY_TRAILER
 from relay.postgres.connect import SyncConnection
-from relay.spark.copyformat import HEADER, TRAILER
 from relay.spark.statements import SparkStatements
 from relay.spark.write.frames import Frame
 from relay.spark.write.repeats import check_repeats
@@ -27,10 +27,10 @@ def load_staging(connection: SyncConnection, statement: LiteralString, frames: I
     """Copy all frames; returns the number of rows that the table has taken, which a trigger may make smaller."""
     with connection.cursor() as cursor:
         with cursor.copy(statement) as copy:
-            copy.write(HEADER)
+            copy.write(COPY_HEADER)
             for frame in frames:
                 copy.write(frame.data)
-            copy.write(TRAILER)
+            copy.write(COPY_TRAILER)
         return cursor.rowcount
 
 

@@ -43,10 +43,7 @@ def row(*fields: bytes | None) -> bytes:
 
 
 def received(*rows: bytes) -> Rows:
-    decoded = Rows()
-    for each in rows:
-        decoded.add(each)
-    return decoded
+    return Rows(bytearray(b"".join(rows)), [len(each) for each in rows])
 
 
 VALUES = {
