@@ -47,7 +47,7 @@ _LOG_INTERVAL: Final = 30.0
 class Wait:
     """The time that an unavailable database is waited for, from the first failure on."""
 
-    def __init__(self, max_wait: float) -> None:
+    def __init__(self, max_wait: float = DEFAULT_MAX_WAIT) -> None:
         """``max_wait`` is in seconds; 0 does not wait."""
         self._max_wait = max_wait
         self._until: float | None = None
@@ -69,24 +69,17 @@ class Wait:
         return True
 
 
-def connect(
-    url: str,
-    name: str = APPLICATION,
-    *,
-    writes: bool = False,
-    max_wait: float = DEFAULT_MAX_WAIT,
-    wait: Wait | None = None,
-) -> SyncConnection:
+def connect(url: str, *, writes: bool = False, wait: Wait | None = None) -> SyncConnection:
     """A connection in autocommit mode, without prepared statements. Its transactions read what is committed.
 
-    ``name`` is shown in pg_stat_activity. A connection that ``writes`` is to a primary. ``wait`` replaces ``max_wait``
-    where other failures count too. Raises StorageUnavailable: for a server that refuses connections, does not answer,
-    is starting, full, or only a standby, when the time is over; for a wrong password and the like at once.
+    A connection that ``writes`` is to a primary. ``wait`` may have begun with another failure of the same work.
+    Raises StorageUnavailable: for a server that refuses connections, does not answer, is starting, full, or only a
+    standby, when the time is over; for a wrong password and the like at once.
     """
-    wait = wait or Wait(max_wait)
+    wait = wait or Wait()
     while True:
         try:
-            connection = connections.connect(_parameters(url, name, writes))
+            connection = connections.connect(_parameters(url, writes))
         except psycopg.OperationalError as error:
             if not may_connect_later(error) or not wait.pause(error):
                 refused = classify(error, "connecting to the database")
@@ -168,8 +161,8 @@ def run_each(url: str, doing: str, parts: Iterable[P], work: Callable[[P, SyncCo
 
 
 @lru_cache(maxsize=16)  # logs a warning about the URL once, and not for each connection
-def _parameters(url: str, name: str, writes: bool) -> ConnectionParameters:
-    """Libpq's parameters, with the job's name even if the URL has another one."""
+def _parameters(url: str, writes: bool) -> ConnectionParameters:
+    """Libpq's parameters, with ``APPLICATION`` even if the URL has another name."""
     primary: ConnectionParameters = {"target_session_attrs": "read-write"} if writes else {}
-    parameters = connection_parameters(url, name, source=URL_OPTION, streams=True)
-    return {**primary, **parameters, "application_name": name}
+    parameters = connection_parameters(url, APPLICATION, source=URL_OPTION, streams=True)
+    return {**primary, **parameters, "application_name": APPLICATION}

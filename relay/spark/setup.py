@@ -14,7 +14,7 @@ from relay.postgres.grants import create_schema_remedy
 from relay.postgres.migrate import migrate
 from relay.postgres.migrations import Migration, MigrationPlan, Query, Run, Schema
 from relay.postgres.sql import TableName
-from relay.spark.connection import connect, transaction
+from relay.spark.connection import Wait, connect, transaction
 from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
 
 _ADDED: Final = ["checkpoint", "bytes", "retries", "outbox_oid", "id_sum", "stream_run"]
@@ -37,7 +37,7 @@ def setup(
     """
     statements = SparkStatements(outbox, schema)
     grants = statements.grants(role, purpose) if role is not None else []
-    with translating("setting up"), connect(url, writes=True, max_wait=0) as connection:
+    with translating("setting up"), connect(url, writes=True, wait=Wait(0)) as connection:
         create_ledger(connection, statements)
         with transaction(connection):
             if role is not None and purpose == "write" and may_compare(connection, statements):

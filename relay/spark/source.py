@@ -14,12 +14,12 @@ from pyspark.sql.types import StructType
 from relay.core.errors import ConfigError
 from relay.spark.read.fields import OUTBOX, fields_of, schema_of
 from relay.spark.read.read_options import outbox_options
-from relay.spark.read.reader import Source, TableReader, reader_of
+from relay.spark.read.reader import TableKind, TableReader, reader_of
 from relay.spark.write.columns import read_columns
 from relay.spark.write.write_options import WriteOptions, write_options
 from relay.spark.write.writers import BatchWriter, StreamWriter
 
-_KEY: Final = "event_id"
+_OUTBOX_TABLE: Final = TableKind(OUTBOX, key="event_id", select="read_events")
 
 
 class OutboxDataSource(DataSource):
@@ -36,8 +36,7 @@ class OutboxDataSource(DataSource):
 
     def reader(self, schema: StructType) -> TableReader:
         """The reader of one query. Raises ConfigError, which names option or column."""
-        options = outbox_options(self.options)
-        return reader_of(options, Source(options.table, OUTBOX, _KEY, "read_events"), schema)
+        return reader_of(outbox_options(self.options), _OUTBOX_TABLE, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """The writer of one ``save()``. Raises ConfigError, EventError and SchemaError, which name option or column."""

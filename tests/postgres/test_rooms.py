@@ -80,7 +80,7 @@ async def delivery_log(url: str, statement: LiteralString) -> None:
 
 
 async def spark(url: str, statement: LiteralString) -> None:
-    with translating("testing"), connect(url, "test") as connection:
+    with translating("testing"), connect(url) as connection:
         connection.execute(statement)
 
 
@@ -134,7 +134,7 @@ async def test_parameters_of_pgx_are_dropped_in_every_room(outbox: Outbox, room:
     [
         ("STORAGE_URL", lambda url: PostgresOutbox(storage_options(url, "r"))),
         ("url", lambda url: EventStoreDatabase(url, max_connections=1, on_connect=None)),
-        ("option url", lambda url: connect(url, "test")),
+        ("option url", lambda url: connect(url)),
         ("--url", lambda url: check_url(url, "--url")),
     ],
 )

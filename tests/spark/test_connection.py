@@ -27,9 +27,9 @@ def test_tasks_open_one_run_side_by_side_whatever_isolation_is_the_databases_def
     run = Run(uuid.uuid4(), '"openoutbox_events"', "", "atomic", "elsewhere/1/1")
     with connect(outbox.url) as first, connect(outbox.url) as second, ThreadPoolExecutor(1) as pool:
         create_ledger(first, statements)
-        open_run(first, statements, run, staging=False)
+        open_run(first, statements, run)
         with first.transaction():
-            open_run(first, statements, run, staging=True)
-            other = pool.submit(open_run, second, statements, run, staging=True)
+            open_run(first, statements, run)
+            other = pool.submit(open_run, second, statements, run)
             wait_until(lambda: other.done() or outbox.database.waiting_for_locks(), what="the second task to wait")
         other.result(60)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import signal
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -20,12 +19,12 @@ from psycopg import OperationalError
 from relay.core.errors import StorageBusy, StorageUnavailable
 from relay.localservers.postgres import PostgresServer
 from relay.postgres.sql import TableName
-from relay.spark.connection import connect
+from relay.spark.connection import Wait, connect
 from relay.spark.jobs.archive.delete import Removal
 from relay.spark.jobs.archive.lock import ArchiveLock
-from relay.spark.read.fields import OUTBOX, fields_of, schema_of
-from relay.spark.read.read_options import TableOptions
-from relay.spark.read.reader import Source, TableReader, reader_of
+from relay.spark.read.fields import OUTBOX, schema_of
+from relay.spark.read.reader import TableReader
+from relay.spark.source import OutboxDataSource
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import ColumnKind, Columns
 from relay.spark.write.tasks import Batches, Task, Written
@@ -71,10 +70,7 @@ class Write:
 
 def reader(url: str) -> TableReader:
     """A read of the whole outbox."""
-    options = TableOptions(url)
-    return reader_of(
-        options, Source(options.table, OUTBOX, "event_id", "read_events"), schema_of(fields_of((), OUTBOX))
-    )
+    return OutboxDataSource({"url": url}).reader(schema_of(OUTBOX))
 
 
 def count(read: TableReader) -> int:
@@ -206,7 +202,7 @@ def test_which_servers_are_waited_for(monkeypatch: pytest.MonkeyPatch, message: 
     monkeypatch.setattr("relay.postgres.connect.connect", fail)
     monkeypatch.setattr("relay.spark.connection.time.sleep", paused.append)
     with pytest.raises(StorageUnavailable, match="connecting to the database"):
-        connect("postgresql://u@h/d", max_wait=0.001)
+        connect("postgresql://u@h/d", wait=Wait(0.001))
     assert bool(paused) == waits
 
 
@@ -215,5 +211,5 @@ def test_a_connection_that_writes_is_not_to_a_standby(own_postgres: PostgresServ
         admin.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         admin.execute("SELECT pg_reload_conf()")
     with pytest.raises(StorageUnavailable, match="read-only"):
-        connect(own_postgres.url, str(uuid.uuid4()), writes=True, max_wait=0)
+        connect(own_postgres.url, writes=True, wait=Wait(0))
     connect(own_postgres.url).close()

@@ -16,7 +16,7 @@ from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.sql import TableName
 from relay.spark import connection as spark_connection
 from relay.spark import slots
-from relay.spark.connection import connect
+from relay.spark.connection import Wait, connect
 from relay.spark.slots import slot
 from relay.spark.statements import SparkStatements
 from tests.support.fixtures.outbox import Outbox
@@ -63,7 +63,7 @@ def tasks(run_id: uuid.UUID, opening: Callable[[], SyncConnection], holders: Hol
 
 def test_tasks_of_one_machine_use_the_limit_and_no_more(outbox: Outbox) -> None:
     holders = Holders()
-    tasks(uuid.uuid4(), lambda: connect(outbox.url, "test"), holders)
+    tasks(uuid.uuid4(), lambda: connect(outbox.url), holders)
     assert (holders.most, holders.all) == (2, 12)
 
 
@@ -74,7 +74,7 @@ def test_tasks_of_several_machines_share_the_limit(outbox: Outbox, monkeypatch: 
 
     monkeypatch.setattr(slots, "_local_slot", of_another_machine)
     holders = Holders()
-    tasks(uuid.uuid4(), lambda: connect(outbox.url, "test"), holders)
+    tasks(uuid.uuid4(), lambda: connect(outbox.url), holders)
     assert (holders.most, holders.all) == (2, 12)
 
 
@@ -87,7 +87,7 @@ def test_of_each_machine_one_task_at_a_time_asks_for_a_slot(outbox: Outbox, monk
 
     def opening() -> SyncConnection:
         connected.enter()
-        return connect(outbox.url, "test")
+        return connect(outbox.url)
 
     def closing(connection: SyncConnection) -> None:
         # Before the server frees the slot: the next task may have connected when the close returns.
@@ -115,7 +115,7 @@ def test_a_task_whose_connection_hangs_holds_up_no_other(outbox: Outbox, monkeyp
     def hanging() -> SyncConnection:
         asking.set()
         assert written.wait(60)
-        return connect(outbox.url, "test")
+        return connect(outbox.url)
 
     def first() -> None:
         with slot(run_id, 2, STATEMENTS, hanging):
@@ -124,13 +124,13 @@ def test_a_task_whose_connection_hangs_holds_up_no_other(outbox: Outbox, monkeyp
     with ThreadPoolExecutor(1) as pool:
         task = pool.submit(first)
         assert asking.wait(60)
-        with slot(run_id, 2, STATEMENTS, lambda: connect(outbox.url, "test")):
+        with slot(run_id, 2, STATEMENTS, lambda: connect(outbox.url)):
             written.set()
         task.result(60)
 
 
 def fail(run_id: uuid.UUID, outbox: Outbox) -> None:
-    with slot(run_id, 1, STATEMENTS, lambda: connect(outbox.url, "test")) as connection:
+    with slot(run_id, 1, STATEMENTS, lambda: connect(outbox.url)) as connection:
         connection.execute("SELECT 1 / 0")
 
 
@@ -145,7 +145,7 @@ def test_a_database_without_a_free_connection_is_waited_for(outbox: Outbox, monk
     role = f"spark_{uuid.uuid4().hex[:8]}"
     outbox.database.run(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1")
     url = outbox.url.replace("postgres@", f"{role}@")
-    first = connect(url, "test")
+    first = connect(url)
     waited = []
 
     def instead_of_sleeping(seconds: float) -> None:
@@ -153,9 +153,9 @@ def test_a_database_without_a_free_connection_is_waited_for(outbox: Outbox, monk
         close_and_wait(first)
 
     monkeypatch.setattr("relay.spark.connection.time.sleep", instead_of_sleeping)
-    second = connect(url, "test")
+    second = connect(url)
     assert waited
     with pytest.raises(StorageUnavailable, match="too many connections"):
-        connect(url, "test", max_wait=0)
+        connect(url, wait=Wait(0))
     close_and_wait(second)
     outbox.database.run(f"DROP ROLE {role}")

@@ -25,7 +25,7 @@ class BoundedEventStream(EventStream, SupportsTriggerAvailableNow):
 
         Raises PositionsWentBack.
         """
-        self.question(start)
+        self.check_offset(start)
         after = int(start[POSITION])
         end = self.horizon()
         if self._target is not None:

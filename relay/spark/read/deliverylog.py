@@ -9,9 +9,9 @@ from pyspark.sql.types import StructType
 
 from relay.spark.read.fields import DELIVERIES, fields_of, schema_of
 from relay.spark.read.read_options import delivery_options
-from relay.spark.read.reader import Source, TableReader, reader_of
+from relay.spark.read.reader import TableKind, TableReader, reader_of
 
-_KEY: Final = "time"
+_ATTEMPTS_TABLE: Final = TableKind(DELIVERIES, key="time", select="read_deliveries")
 
 
 class DeliveryLogDataSource(DataSource):
@@ -28,5 +28,4 @@ class DeliveryLogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> TableReader:
         """The reader of one query. Raises ConfigError, which names option or column."""
-        options = delivery_options(self.options)
-        return reader_of(options, Source(options.table, DELIVERIES, _KEY, "read_deliveries"), schema)
+        return reader_of(delivery_options(self.options), _ATTEMPTS_TABLE, schema)

@@ -71,7 +71,7 @@ class Events:
 
     def connect(self, wait: Wait | None = None) -> SyncConnection:
         """Open a connection. Raises StorageUnavailable."""
-        return connect(self.options.url, max_wait=self.options.max_wait, wait=wait)
+        return connect(self.options.url, wait=wait or Wait(self.options.max_wait))
 
     def check(self, connection: SyncConnection) -> None:
         """Raises ConfigError for a role that does not see the events of all tenants."""
@@ -98,7 +98,7 @@ class Events:
         date = connection.execute(self._text("log_date"), checkpoint_values(found)).fetchone()
         return found._replace(log_date=date[0] if date else None)
 
-    def question(self, connection: SyncConnection, checkpoint: Checkpoint) -> None:
+    def check_position(self, connection: SyncConnection, checkpoint: Checkpoint) -> None:
         """Raises PositionsWentBack when the event at a checkpoint is another one. A standby may be behind it."""
         _, newest, _, on_standby, *_ = self.one(connection, "horizon", {})
         same = not checkpoint.position > newest
@@ -134,9 +134,7 @@ class Events:
 
     def one(self, connection: SyncConnection, name: str, values: dict[str, Any]) -> tuple[Any, ...]:
         """The only row of a statement of the store's."""
-        row = connection.execute(self._text(name), values).fetchone()
-        if row is None:
-            raise StorageError(f"{name}: the statement returned no row")
+        (row,) = connection.execute(self._text(name), values).fetchall()
         return row
 
     def _fetch(

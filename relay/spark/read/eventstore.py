@@ -43,7 +43,7 @@ class EventReader(DataSourceReader):
     def _horizon(self, wait: Wait) -> int:
         with self._events.connect(wait) as connection, transaction(connection, reads=True):
             self._events.check(connection)
-            self._events.question(connection, Checkpoint(self._events.options.start or 0))
+            self._events.check_position(connection, Checkpoint(self._events.options.start or 0))
             return self._events.horizon(connection)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -49,7 +49,7 @@ class EventStream(DataSourceStreamReader):
         start = self.events.options.start
         if start is None:
             return self.offset(self.horizon())
-        self.question({POSITION: start})
+        self.check_offset({POSITION: start})
         return {POSITION: start}
 
     def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - Spark's name, and 4.1's signature
@@ -58,7 +58,7 @@ class EventStream(DataSourceStreamReader):
             self._settle()
         latest = self.offset(self.horizon())
         if self._latest is not None and latest[POSITION] <= self._latest[POSITION]:
-            self.question(self._latest)
+            self.check_offset(self._latest)
             return self._latest
         start = self.events.options.start or 0
         self._latest = latest if latest[POSITION] > start else {POSITION: start}
@@ -66,7 +66,7 @@ class EventStream(DataSourceStreamReader):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks' shares of a micro-batch. Raises PositionsWentBack."""
-        self.question(start)
+        self.check_offset(start)
         return list(shares(start[POSITION], end[POSITION], self.events.options.partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -89,10 +89,10 @@ class EventStream(DataSourceStreamReader):
         checkpoint = self.query(lambda connection: self.events.reached(connection, position))
         return {POSITION: checkpoint.position, _LAST_READ: str(checkpoint)}
 
-    def question(self, offset: Offset) -> None:
+    def check_offset(self, offset: Offset) -> None:
         """Raises PositionsWentBack when the event at an offset is another one. An older offset is a position alone."""
         checkpoint = Checkpoint.parse(str(offset.get(_LAST_READ, offset[POSITION])))
-        self.query(lambda connection: self.events.question(connection, checkpoint))
+        self.query(lambda connection: self.events.check_position(connection, checkpoint))
 
     def query(self, work: Callable[[SyncConnection], T]) -> T:
         """Call ``work`` with one open connection, reopened after it was lost: Spark calls many times a second."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -29,18 +30,13 @@ from relay.spark.read.read_options import TableOptions
 from relay.spark.read.snapshots import adopt_snapshot, share_snapshots
 from relay.spark.read.statements import parameters_of, read_statement
 
-_TABLES = (
-    "r",
-    "p",
-    "m",
-)  # relkinds that can be sampled: tables, partitioned or not, materialized views
+_TABLES: Final = ("r", "p", "m")  # relkinds that can be sampled: tables, partitioned or not, materialized views
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A readable table, and the statement that reads it."""
+class TableKind:
+    """A kind of table that can be read, and the statement that reads it."""
 
-    relation: TableName
     fields: tuple[Field, ...]
     """All of its columns."""
     key: str
@@ -56,31 +52,30 @@ class Source:
 class TableReader(DataSourceReader):
     """Reads all rows. ``FilteringReader`` lets Spark push conditions, which needs a setting of Spark's."""
 
-    def __init__(self, options: TableOptions, source: Source, chosen: tuple[Field, ...], schema: pa.Schema) -> None:
+    def __init__(self, options: TableOptions, kind: TableKind, chosen: tuple[Field, ...], schema: pa.Schema) -> None:
         """On the driver; does not connect."""
         self._options = options
-        self._source = source
+        self._kind = kind
         self._chosen = chosen
         self._schema = schema
         self._snapshot = options.snapshot
-        self._values = source.conditions().parameters()
+        self._values = kind.conditions().parameters()
 
     def partitions(self) -> list[InputPartition]:
         """On the driver: the tasks' shares. Raises SchemaError for a missing table or right."""
-        doing = f"planning to read {self._source.relation}"
-        with translating(doing):
+        with translating(f"planning to read {self._options.table}"):
             return persist(self._ranges, self._options.max_wait)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: one share."""
         if not isinstance(partition, Range):
             raise StorageError("the reader's shares are ranges; only Spark may call the reader")
-        relation = self._source.relation
-        select = read_statement(self._source.select, relation, [field.name for field in self._chosen])
+        table = self._options.table
+        select = read_statement(self._kind.select, table, [field.name for field in self._chosen])
         kinds = [field.kind for field in self._chosen]
         values = {**self._values, **partition.values()}
         with (
-            translating(f"reading {relation}"),
+            translating(f"reading {table}"),
             closing(self._connect()) as connection,
             transaction(connection, reads=True),
         ):
@@ -91,15 +86,15 @@ class TableReader(DataSourceReader):
 
     def _ranges(self, wait: Wait) -> list[InputPartition]:
         with connect(self._options.url, wait=wait) as connection, transaction(connection, reads=True):
-            pages = check_readable(connection, self._source, self._chosen)
+            pages = check_readable(connection, self._options.table, self._kind.key, self._chosen)
             most = self._options.partitions
             if self._snapshot is not None and "page_from" in self._values:
                 return list(by_page(pages, most))
-            sample = read_statement(self._source.select, self._source.relation, sample=True)
+            sample = read_statement(self._kind.select, self._options.table, sample=True)
             return list(by_key(connection, sample, self._values, pages, most))
 
     def _connect(self) -> SyncConnection:
-        connection = connect(self._options.url, max_wait=self._options.max_wait)
+        connection = connect(self._options.url, wait=Wait(self._options.max_wait))
         if self._snapshot is not None:
             share_snapshots(connection)
         return connection
@@ -110,38 +105,37 @@ class FilteringReader(TableReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """On the driver: push conditions; returns those that Spark must evaluate."""
-        conditions = self._source.conditions()
+        conditions = self._kind.conditions()
         rest = conditions.push(filters)
         self._values = conditions.parameters()
         return rest
 
 
-def reader_of(options: TableOptions, source: Source, schema: StructType) -> TableReader:
+def reader_of(options: TableOptions, kind: TableKind, schema: StructType) -> TableReader:
     """The reader of one query. Raises ConfigError for an unknown column."""
-    chosen = requested_fields(schema, options.columns, source.fields)
-    kind = FilteringReader if options.pushdown else TableReader
-    return kind(options, source, chosen, arrow_schema(schema, chosen))
+    chosen = requested_fields(schema, options.columns, kind.fields)
+    reader = FilteringReader if options.pushdown else TableReader
+    return reader(options, kind, chosen, arrow_schema(schema, chosen))
 
 
-def check_readable(connection: SyncConnection, source: Source, chosen: tuple[Field, ...]) -> int:
+def check_readable(connection: SyncConnection, table: TableName, key: str, chosen: tuple[Field, ...]) -> int:
     """The table's size in pages. Raises SchemaError, which names what is missing or not granted."""
-    columns = list(dict.fromkeys([source.key, *(field.name for field in chosen)]))
-    values: Values = {"relation": source.relation.quoted, "columns": columns}
+    columns = list(dict.fromkeys([key, *(field.name for field in chosen)]))
+    values: Values = {"relation": table.quoted, "columns": columns}
     row = connection.execute(read_statement("describe_relation"), values).fetchone()
-    kind, missing, granted, hidden, pages = row or (None, [], False, False, 0)
-    relation = source.relation
-    if kind is None:
-        raise SchemaError(f"option table: there is no table {relation}, or this role may not see its schema")
-    if kind not in _TABLES:
-        raise SchemaError(f"option table: {relation} is not a table")
+    relkind, missing, granted, hidden, pages = row or (None, [], False, False, 0)
+    if relkind is None:
+        raise SchemaError(f"option table: there is no table {table}, or this role may not see its schema")
+    if relkind not in _TABLES:
+        raise SchemaError(f"option table: {table} is not a table")
     if missing:
-        raise SchemaError(f"option table: {relation} has no column {', '.join(missing)}")
+        raise SchemaError(f"option table: {table} has no column {', '.join(missing)}")
     if not granted:
-        grant = grant_on("SELECT", relation, connection.info.user)
-        raise SchemaError(f"this role may not read {relation}; run as the owner of the table: {grant}", NO_PRIVILEGE)
+        grant = grant_on("SELECT", table, connection.info.user)
+        raise SchemaError(f"this role may not read {table}; run as the owner of the table: {grant}", NO_PRIVILEGE)
     if hidden:
         raise SchemaError(
-            f"row-level security hides rows of {relation} from this role; read as the table's owner, or as a role with "
+            f"row-level security hides rows of {table} from this role; read as the table's owner, or as a role with "
             "BYPASSRLS"
         )
     return int(pages)

@@ -19,7 +19,7 @@ from typing import Final
 import psycopg
 from psycopg import ClientCursor, IsolationLevel
 
-from relay.core.errors import ConfigError, StorageError
+from relay.core.errors import ConfigError
 from relay.postgres.connect import SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.sql import statement
@@ -35,10 +35,8 @@ def exported_snapshot(url: str) -> Iterator[str]:
         share_snapshots(connection)
         with transaction(connection, reads=True):
             with translating("exporting a snapshot"):
-                row = connection.execute(statement("spark/snapshots:export_snapshot")).fetchone()
-            if row is None:
-                raise StorageError("export_snapshot: the statement returned no row")
-            yield str(row[0])
+                ((name,),) = connection.execute(statement("spark/snapshots:export_snapshot")).fetchall()
+            yield str(name)
 
 
 def share_snapshots(connection: SyncConnection) -> None:

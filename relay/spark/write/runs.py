@@ -93,14 +93,13 @@ def begin_run(options: WriteOptions, statements: SparkStatements, run: Run) -> C
         return persist(work, options.max_wait)
 
 
-def open_run(connection: SyncConnection, statements: SparkStatements, run: Run, *, staging: bool) -> None:
-    """Record the run, or that it is alive. Raises StorageError when it was aborted meanwhile."""
+def open_run(connection: SyncConnection, statements: SparkStatements, run: Run) -> None:
+    """Record the run, or that it is alive, and make its staging table. Raises StorageError for a run that has ended."""
     with translating("opening the run"), transaction(connection):
         state, *_ = _open(connection, statements, run)
         if state != "writing":
             raise StorageError(f"run {run.run_id} is {state} already; one of its tasks started too late")
-        if staging:
-            connection.execute(statements.query("staging:create_staging", run.stage))
+        connection.execute(statements.query("staging:create_staging", run.stage))
 
 
 def commit_run(

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from relay.core.errors import StorageError
 from relay.postgres.connect import SyncConnection, close_and_wait
 from relay.postgres.errors import translating
-from relay.spark.connection import connect
+from relay.spark.connection import Wait, connect
 from relay.spark.slots import slot
 from relay.spark.statements import SparkStatements
 from relay.spark.write.columns import Columns
@@ -38,7 +38,8 @@ _CARRIED_BYTES: Final = 64 << 10
 """Arrow data of a partition that its task hands to the driver, instead of staging it."""
 _CARRIED_PARTITIONS: Final = 256
 """Only the first ones may, so that all messages together stay small."""
-_STREAM: Final = "sql.streaming.queryId"
+QUERY_ID: Final = "sql.streaming.queryId"
+"""The property of a task that names the streaming query it works for."""
 _JOB_GROUP: Final = "spark.jobGroup.id"
 
 
@@ -137,7 +138,7 @@ class Task:
         """One of the job's connections, in a transaction; ``before`` is called in a transaction of its own."""
 
         def open_connection() -> SyncConnection:
-            connection = connect(self.options.url, writes=True, max_wait=self.options.max_wait)
+            connection = connect(self.options.url, writes=True, wait=Wait(self.options.max_wait))
             try:
                 if before is not None:
                     before(connection)
@@ -154,7 +155,7 @@ class Task:
             yield connection
 
     def _open(self, connection: SyncConnection) -> None:
-        open_run(connection, self.statements, self.run, staging=True)
+        open_run(connection, self.statements, self.run)
 
     @staticmethod
     def _frames(
@@ -198,7 +199,7 @@ def _carried(batches: Sequence[pa.RecordBatch]) -> ArrowStream:
 
 def stream_run(context: TaskContext) -> str | None:
     """The run of the streaming query that the task works for: another one after each start of the query."""
-    return context.getLocalProperty(_JOB_GROUP) if context.getLocalProperty(_STREAM) else None
+    return context.getLocalProperty(_JOB_GROUP) if context.getLocalProperty(QUERY_ID) else None
 
 
 def current_task() -> TaskContext:

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
 from typing import Final
 from uuid import uuid4
 
@@ -29,12 +28,11 @@ from relay.spark.write.frames import LARGEST_SUM, Frame
 from relay.spark.write.liveness import this_driver
 from relay.spark.write.runs import abort_run, begin_run, commit_run, prepare
 from relay.spark.write.staging import Staged
-from relay.spark.write.tasks import Task, Written, current_task, stream_run
+from relay.spark.write.tasks import QUERY_ID, Task, Written, current_task, stream_run
 from relay.spark.write.write_options import Commit, WriteOptions
 
 _log = logging.getLogger(__name__)
 
-_QUERY_ID: Final = "sql.streaming.queryId"
 _EPOCH: Final = "streaming.sql.batchId"
 
 _LONGEST_ABORT: Final = 60.0
@@ -169,12 +167,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """On an executor: one partition of the micro-batch."""
         context = current_task()
-        run = self._run(context)
-        batch = next((batch for batch in iterator if batch.num_rows), None)
-        if batch is None:
-            return Written()
-        task = self._write.task(run, context.partitionId())
-        return replace(task.write(chain([batch], iterator)), retries=context.attemptNumber())
+        task = self._write.task(self._run(context), context.partitionId())
+        return replace(task.write(iterator), retries=context.attemptNumber())
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
         """On the driver, after every partition was written."""
@@ -192,7 +186,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """The micro-batch's run. Raises ConfigError without a query id: the write would not be exactly once."""
         # Spark's own id is the checkpoint's; with the option's, two checkpoints would pass for one.
         options = self._write.options
-        query_id = context.getLocalProperty(_QUERY_ID) or options.query_id
+        query_id = context.getLocalProperty(QUERY_ID) or options.query_id
         epoch = context.getLocalProperty(_EPOCH)
         if not query_id or epoch is None:
             raise ConfigError(

@@ -84,7 +84,7 @@ def partition(outbox: Outbox, commit: Commit) -> Partition:
     partition = Partition(options, run)
     with connect(outbox.url) as connection:
         create_ledger(connection, partition.statements)
-        open_run(connection, partition.statements, run, staging=False)
+        open_run(connection, partition.statements, run)
     return partition
 
 

@@ -26,7 +26,7 @@ def micro_batch(
     run = Run(uuid.uuid4(), table, "q", "atomic", "elsewhere/1/1", "q", epoch, checkpoint, moved_from)
     with connect(outbox.url) as connection:
         create_ledger(connection, statements)
-        open_run(connection, statements, run, staging=True)
+        open_run(connection, statements, run)
     outbox.database.run(
         f"INSERT INTO openoutbox_spark.{run.stage} "
         "SELECT 1, n, gen_random_uuid(), 't', NULL, 'x', '{}', NULL FROM generate_series(1, %s) AS n",

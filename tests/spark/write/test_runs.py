@@ -34,10 +34,10 @@ class Staging:
         self.run = Run(uuid.uuid4(), '"openoutbox_events"', "by hand", "atomic", driver or this_driver(), *query)
         with self.connect() as connection:
             create_ledger(connection, self.statements)
-            open_run(connection, self.statements, self.run, staging=True)
+            open_run(connection, self.statements, self.run)
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
-        return connect(self.outbox.url, APPLICATION)
+        return connect(self.outbox.url)
 
     def stage(self, attempt: int, count: int) -> None:
         """Rows as an attempt of a task stages them."""
@@ -172,7 +172,7 @@ def test_what_a_dead_driver_left_is_cleaned_away(outbox: Outbox) -> None:
     with pytest.raises(StorageError, match="another run cleaned it up"):
         dead.commit([1], 10)
     with pytest.raises(StorageError, match="started too late"), dead.connect() as connection:
-        open_run(connection, dead.statements, dead.run, staging=True)
+        open_run(connection, dead.statements, dead.run)
 
 
 def test_a_driver_of_another_machine_is_dead_after_a_long_silence(outbox: Outbox) -> None:
