@@ -26,7 +26,7 @@ class SparkStatements:
     """The names of one write, and the statements with these names."""
 
     outbox: TableName
-    schema: str
+    schema: str = DEFAULT_SCHEMA
 
     @property
     def runs(self) -> str:

@@ -15,7 +15,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from relay.spark.jobs.errors import ArchiveError
-from relay.spark.jobs.java import JAVA_ERRORS, java_message
+from relay.spark.jobs.javaerrors import JAVA_ERRORS, java_message
 
 _END: Final = "\n"
 

@@ -43,13 +43,8 @@ def hour(time: str) -> Column:
 
 def lasting(seconds: float) -> str:
     """Seconds with a fitting unit: ``1.5 ms``, ``12 s``, ``3 h``."""
-    for limit, size, unit in (
-        (1e-3, 1e-6, "µs"),
-        (1, 1e-3, "ms"),
-        (120, 1, "s"),
-        (7200, 60, "min"),
-        (172800, 3600, "h"),
-    ):
+    units = ((1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h"))
+    for limit, size, unit in units:
         if abs(seconds) < limit:
             return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 86400:,.3g} d" if seconds < 1e8 else f"{seconds / 86400:,.0f} d"
+    return f"{seconds / 86_400:,.3g} d" if seconds < 1e8 else f"{seconds / 86_400:,.0f} d"

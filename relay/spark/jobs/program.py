@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from relay.core.errors import ConfigError, OutboxError, error_lines, exit_code
 from relay.core.secrets import mask_secrets
 from relay.spark.jobs.arguments import CommandLine, Job
-from relay.spark.jobs.java import JAVA_ERRORS, java_message
+from relay.spark.jobs.javaerrors import JAVA_ERRORS, java_message
 from relay.spark.jobs.session import active_stages
 
 _PROGRESS_INTERVAL: Final = 10.0  # seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -37,27 +37,30 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def open_session(
-    name: str, source: type[DataSource], remote: str | None = None, settings: Iterable[tuple[str, str]] = ()
+    name: str,
+    source: type[DataSource],
+    remote: str | None = None,
+    packages: str | None = None,
+    jars: str | None = None,
 ) -> SparkSession:
-    """The process's session, or a new one with these settings; it knows ``source`` and pushes filters down to it.
+    """The process's session, or a new one with ``--packages`` and ``--jars``; it knows ``source`` and pushes filters.
 
-    ``remote`` is the URL of a Spark Connect server. Raises ConfigError for one that is invalid, or comes with settings;
-    ConnectError for a server that does not answer.
+    ``remote`` is the URL of a Spark Connect server. Raises ConfigError for one that is invalid, or comes with packages
+    or jars; ConnectError for a server that does not answer.
     """
     if remote is not None:
         _check_server(remote)
-    session = _connected() or _new_session(name, remote, settings)
+    session = _connected() or _new_session(name, remote, {"spark.jars.packages": packages, "spark.jars": jars})
     if is_connect(session):
-        _prepare(session, [setting for setting, _ in settings])
+        if packages or jars:
+            raise ConfigError(
+                "--packages, --jars: not with Spark Connect; give them to start-connect-server.sh, which starts the "
+                "server"
+            )
+        _prepare(session)
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     session.dataSource.register(source)
     return session
-
-
-def session_settings(packages: str | None, jars: str | None) -> list[tuple[str, str]]:
-    """The settings of a new session that stand for ``--packages`` and ``--jars``."""
-    settings = (("spark.jars.packages", packages), ("spark.jars", jars))
-    return [(name, value) for name, value in settings if value]
 
 
 def active_stages(session: SparkSession) -> Stages:
@@ -79,20 +82,16 @@ def _connected() -> SparkSession | None:
         return None
 
 
-def _new_session(name: str, remote: str | None, settings: Iterable[tuple[str, str]]) -> SparkSession:
+def _new_session(name: str, remote: str | None, settings: Mapping[str, str | None]) -> SparkSession:
     builder = SparkSession.Builder().appName(f"openoutbox-{name}")
     if remote is not None:
         builder = builder.remote(remote)
-    for setting, value in settings:
-        builder = builder.config(setting, value)
+    for setting, value in settings.items():
+        builder = builder.config(setting, value) if value else builder
     return builder.getOrCreate()
 
 
-def _prepare(session: SparkSession, settings: Sequence[str]) -> None:
-    if settings:
-        raise ConfigError(
-            "--packages, --jars: not with Spark Connect; give them to start-connect-server.sh, which starts the server"
-        )
+def _prepare(session: SparkSession) -> None:
     name, pattern = _SECRETS
     if not session.conf.get(name, ""):
         session.conf.set(name, pattern)

@@ -29,9 +29,8 @@ def settled_rows(
     scans = []
     for status in statuses:
         reader = spark.read.format("openoutbox").options(url=url, table=str(table), pushdown="true")
-        rows = reader.option("columns", ",".join(names)).load().select(*names)
-        time = f.col("delivered_at" if status == "DELIVERED" else "updated_at")
-        scans.append(rows.where((f.col("status") == status) & between(time, since, until)))
+        rows = reader.option("columns", ",".join(names)).load().select(*names).where(f.col("status") == status)
+        scans.append(within(rows, f.col("delivered_at" if status == "DELIVERED" else "updated_at"), since, until))
     return reduce(DataFrame.unionAll, scans)
 
 
@@ -40,7 +39,7 @@ def settled_at() -> Column:
     return f.coalesce(f.col("delivered_at"), f.col("updated_at"))
 
 
-def between(time: Column, since: datetime | None, until: datetime) -> Column:
-    """Whether a time is ``since`` or after it, and before ``until``."""
-    before = time < f.lit(until)
-    return before if since is None else before & (time >= f.lit(since))
+def within(rows: DataFrame, time: Column, since: datetime | None, until: datetime | None) -> DataFrame:
+    """The rows whose time is ``since`` or after it, and before ``until``; None is no bound."""
+    rows = rows if since is None else rows.where(time >= f.lit(since))
+    return rows if until is None else rows.where(time < f.lit(until))

@@ -43,19 +43,19 @@ def jsonb(column: pa.Array) -> list[pa.Array]:
 
 def fixed(values: npt.NDArray[np.uint8]) -> list[pa.Array]:
     """Fields of equal length, one for each row of ``values``, for example the 16 bytes of a UUID."""
-    count, width = values.shape
-    return [pa.scalar(width.to_bytes(4, "big"), pa.binary()), binary_array(np.ascontiguousarray(values), count, width)]
+    width = values.shape[1]
+    return [_length(width), _binary(np.ascontiguousarray(values), width)]
 
 
 def numbers(start: int, count: int) -> list[pa.Array]:
     """Fields of bigint: one number after the other."""
-    return [pa.scalar((8).to_bytes(4, "big"), pa.binary()), _big_endian(np.arange(start, start + count), ">i8")]
+    return [_length(8), _big_endian(np.arange(start, start + count), ">i8")]
 
 
 def constant(field: bytes | None) -> list[pa.Scalar]:
     """One field for every row; None is NULL."""
     if field is None:
-        return [pa.scalar(_NO_VALUE.to_bytes(4, "big", signed=True), pa.binary())]
+        return [_length(_NO_VALUE)]
     return [pa.scalar(len(field).to_bytes(4, "big") + field, pa.binary())]
 
 
@@ -65,7 +65,7 @@ def timestamps(column: pa.Array) -> list[pa.Array]:
     since_2000 = pc.subtract(pc.fill_null(micros, EPOCH_2000_US), EPOCH_2000_US)
     eight = _big_endian(since_2000.to_numpy(zero_copy_only=False), ">i8")
     if not column.null_count:
-        return [pa.scalar((8).to_bytes(4, "big"), pa.binary()), eight]
+        return [_length(8), eight]
     lengths = np.where(np.asarray(column.is_null()), _NO_VALUE, 8)
     return [_big_endian(lengths, ">i4"), pc.if_else(column.is_valid(), eight, pa.scalar(b"", pa.binary()))]
 
@@ -87,15 +87,20 @@ def stream(joined: pa.BinaryArray) -> memoryview:
     return memoryview(data)[starts[joined.offset] : starts[joined.offset + len(joined)]]
 
 
-def binary_array(values: npt.NDArray[Any], count: int, width: int) -> pa.Array:
-    """An array of ``count`` contiguous binary values of ``width`` bytes each."""
-    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(values)])
+def _length(count: int) -> pa.Scalar:
+    """The length of each field of a column."""
+    return pa.scalar(count.to_bytes(4, "big", signed=True), pa.binary())
+
+
+def _binary(values: npt.NDArray[Any], width: int) -> pa.Array:
+    """Contiguous values of ``width`` bytes each."""
+    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(values), [None, pa.py_buffer(values)])
     return array.cast(pa.binary())
 
 
 def _big_endian(values: Integers, kind: str) -> pa.Array:
     swapped = values.astype(kind)
-    return binary_array(swapped, len(swapped), swapped.itemsize)
+    return _binary(swapped, swapped.itemsize)
 
 
 def _without_nulls(column: pa.Array) -> pa.Array:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.core.errors import EventError
-from relay.spark.write.encode import binary_array, stream
+from relay.spark.write.encode import stream
 from relay.spark.write.jsontext import json_array
 
 NAMESPACE: Final = UUID("84341a0f-d06f-51e2-8a45-907218e414c1")
@@ -162,8 +162,3 @@ def _uuid(value: bytes) -> UUID:
         return UUID(value.decode())
     except ValueError:
         raise EventError(f"column event_id: {value.decode(errors='replace')!r} is not a UUID") from None
-
-
-def as_binary(ids: Ids) -> pa.Array:
-    """The ids as an Arrow array of 16 bytes each."""
-    return binary_array(np.ascontiguousarray(ids), len(ids), 16)

@@ -23,7 +23,7 @@ from relay.spark.jobs.archive.job import run
 from relay.spark.jobs.archive.model import COLUMNS
 from relay.spark.jobs.archive.steps import archive_run
 from relay.spark.jobs.errors import ArchiveError
-from relay.spark.jobs.java import JAVA_ERRORS
+from relay.spark.jobs.javaerrors import JAVA_ERRORS
 from relay.spark.jobs.parquet import ROW_GROUP_BYTES
 from relay.spark.jobs.reconcile.job import run as run_reconcile
 from relay.spark.jobs.replay.job import run as run_replay

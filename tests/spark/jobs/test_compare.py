@@ -118,7 +118,7 @@ def test_messages_of_another_format_are_those_that_the_relay_makes(spark: SparkS
         arrived += made_messages(sent, made)
     messages = from_kafka(spark.createDataFrame([each.row() for each in arrived], MESSAGES), ())
     matched = match(reduce(DataFrame.union, rows), messages, COMPARED)
-    assert findings(matched, messages, ordered=True, unknown=without_row(matched, None)).collect() == []
+    assert findings(matched, messages, ordered=True, unknown=matched.where("NOT known")).collect() == []
 
 
 Finding = tuple[str, int, str]
@@ -249,7 +249,7 @@ def findings_by_topic(spark: SparkSession) -> dict[str, list[Finding]]:
     ]
     rows, messages = sides(spark, sent, arrived)
     matched = match(rows, messages, COMPARED)
-    frame = findings(matched, messages, ordered=True, unknown=without_row(matched, None))
+    frame = findings(matched, messages, ordered=True, unknown=matched.where("NOT known"))
     by_topic: dict[str, list[Finding]] = {}
     for row in frame.collect():
         number = UUID(row["event_id"]).int if row["event_id"] else 0
@@ -270,7 +270,7 @@ def test_an_event_that_was_inserted_meanwhile_is_no_finding(spark: SparkSession)
     rows, messages = sides(spark, [Sent(1)], [Arrived(1, 1), Arrived(2, 2), Arrived(3, 3)])
     matched = match(rows, messages, COMPARED)
     again = spark.createDataFrame([(event_id(1),), (event_id(2),)], "event_id string")
-    assert [row["event_id"] for row in without_row(matched, again).collect()] == [event_id(3)]
+    assert [row["event_id"] for row in without_row(matched.where("NOT known"), again).collect()] == [event_id(3)]
 
 
 def test_a_consumers_table_is_compared_by_what_it_has(spark: SparkSession) -> None:
@@ -282,7 +282,7 @@ def test_a_consumers_table_is_compared_by_what_it_has(spark: SparkSession) -> No
     columns = {"event_id": "id", "payload": "body", "headers": "headers"}
     messages = from_table(table, columns, ())
     matched = match(rows, messages, ("payload", "headers"))
-    frame = findings(matched, messages, ordered=False, unknown=without_row(matched, None))
+    frame = findings(matched, messages, ordered=False, unknown=matched.where("NOT known"))
     seen = sorted((row["kind"], row["event_id"], row["detail"]) for row in frame.collect())
     assert seen == [("changed", event_id(2), "headers,payload"), ("missing", event_id(3), "")]
 
@@ -291,7 +291,7 @@ def test_counts_and_latencies(spark: SparkSession) -> None:
     sent = [Sent(1), Sent(2), Sent(3, status="PENDING"), Sent(4, status="DEAD"), Sent(5, topic="b", created=7200)]
     rows, messages = sides(spark, sent, [Arrived(1, 1), Arrived(1, 2), Arrived(4, 3), Arrived(9, 4)])
     matched = match(rows, messages, COMPARED)
-    frame = findings(matched, messages, ordered=True, unknown=without_row(matched, None))
+    frame = findings(matched, messages, ordered=True, unknown=matched.where("NOT known"))
     sums = summaries.totals(matched)
     names = ("rows", "delivered", "waiting", "dead", "arrived", "dead_arrived", "copies", "latency_p50", "latency_max")
     assert [sums[name] for name in names] == [5, 3, 1, 1, 2, 1, 4, 2.0, 2.0]

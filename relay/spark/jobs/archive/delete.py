@@ -35,13 +35,8 @@ class Removal:
 
         At most ``connections`` tasks delete, each over one connection.
         """
-        removal = self
-
-        def remove(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from removal.remove(batches)
-
         rows = archived.select("event_id", "updated_at", _digest().alias("digest"))
-        return rows.coalesce(self.connections).mapInArrow(remove, "event_id string")
+        return rows.coalesce(self.connections).mapInArrow(self.remove, "event_id string")
 
     def remove(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One task. Raises StorageError and its subclasses.

@@ -23,7 +23,7 @@ class ArchiveLock:
     def __init__(self, url: str, statements: SparkStatements) -> None:
         """Take the lock. Raises StorageBusy while another run has it, and SchemaError for a missing table."""
         self._url = url
-        self._statements = statements
+        self.statements = statements
         self._connection: SyncConnection | None = None
         with translating("locking this outbox's archiving"):
             self.outbox: Outbox = persist(self._take, DEFAULT_MAX_WAIT)
@@ -62,9 +62,9 @@ class ArchiveLock:
     def _lock(self, connection: SyncConnection) -> Outbox:
         connection.autocommit = False  # the first statement begins the transaction that holds the lock
         own_settings(connection)
-        outbox = identify(connection, self._statements)
-        name = {"outbox": self._statements.outbox.quoted}
-        row = connection.execute(self._statements.query("archive:lock_archive"), name).fetchone()
-        if row is None or not row[0]:
-            raise StorageBusy(f"{self._statements.outbox}: is being archived by another run; wait for it, or stop it")
+        outbox = identify(connection, self.statements)
+        name = {"outbox": self.statements.outbox.quoted}
+        ((free,),) = connection.execute(self.statements.query("archive:lock_archive"), name).fetchall()
+        if not free:
+            raise StorageBusy(f"{self.statements.outbox}: is being archived by another run; wait for it, or stop it")
         return outbox

@@ -53,6 +53,11 @@ def day() -> Column:
     return f.expr("date_from_unix_date(int(floor(unix_micros(coalesce(delivered_at, updated_at)) / 86400000000)))")
 
 
+def utc_day(moment: datetime | None) -> date | None:
+    """The day in an archive of a bound, whose own zone may be another one."""
+    return None if moment is None else moment.astimezone(UTC).date()
+
+
 def type_folder(event_type: Column) -> Column:
     """An event type in a folder's name: shortened and marked with its hash where it is long."""
     short = f.concat(

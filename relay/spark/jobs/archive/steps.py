@@ -36,7 +36,7 @@ from relay.spark.jobs.archive.lock import ArchiveLock
 from relay.spark.jobs.archive.model import COLUMNS, day, new_run, type_folder
 from relay.spark.jobs.errors import ArchiveError
 from relay.spark.jobs.settled import settled_rows
-from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
+from relay.spark.statements import SparkStatements
 
 Step = Callable[[], None]
 
@@ -69,7 +69,6 @@ class ArchiveRun:
         self._spark = spark
         self._job = job
         self._lock = lock
-        self._statements = SparkStatements(job.table, DEFAULT_SCHEMA)
         self._archive = open_archive(spark, job.path, job.format)
         self._outbox = outbox
         self._written: tuple[int, str] = (0, "0")  # rows and checksum
@@ -183,15 +182,14 @@ class ArchiveRun:
 
     def _remove(self, run: str) -> DataFrame:
         """Delete the run's rows from the table; the ids of those that stay."""
-        removal = Removal(self._job.url, self._statements, self._job.batch_rows, self._job.max_connections)
+        removal = Removal(self._job.url, self._lock.statements, self._job.batch_rows, self._job.max_connections)
         return self._archive.retain(run, self.progress.run, removal.remaining(self._archive.rows(run)))
 
 
 @contextmanager
 def archive_run(spark: SparkSession, job: ArchiveArguments) -> Iterator[ArchiveRun]:
     """A run that is the only one of its outbox. Raises StorageBusy while another one is active."""
-    statements = SparkStatements(job.table, DEFAULT_SCHEMA)
-    lock = ArchiveLock(job.url, statements)
+    lock = ArchiveLock(job.url, SparkStatements(job.table))
     try:
         outbox = lock.outbox
         outbox.require("archive from", outbox.may_read and (job.keep or (outbox.may_delete and outbox.may_lock)))

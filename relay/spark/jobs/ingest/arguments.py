@@ -106,14 +106,8 @@ examples:
             ),
             (self.event_id and self.id_columns, "--event-id and --id-columns: give one of the two, or neither"),
             (self.source_table and self.inputs, "--source-table and input paths: give one of the two"),
-            (
-                self.stream and by_task,
-                "--commit partition: not for a stream, whose micro-batches are atomic",
-            ),
-            (
-                self.stream and not self.checkpoint,
-                "--stream: give --checkpoint too, for the stream's progress",
-            ),
+            (self.stream and by_task, "--commit partition: not for a stream, whose micro-batches are atomic"),
+            (self.stream and not self.checkpoint, "--stream: give --checkpoint too, for the stream's progress"),
             (self.stream and len(self.inputs) > 1, "PATH: a stream reads one folder"),
             (not (self.url or self.dry_run), "--url or --url-file: missing; give the URL of the outbox's database"),
         )

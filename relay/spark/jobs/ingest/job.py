@@ -38,27 +38,22 @@ def _work(job: IngestArguments) -> int:
 
 def _source(session: SparkSession, job: IngestArguments) -> DataFrame:
     """The source's rows; for a dry run of a stream its present rows."""
-    if job.stream and not job.dry_run:
-        frame = _stream_source(session, job)
-    elif job.source_table is not None:
-        frame = session.table(job.source_table)
+    streams = job.stream and not job.dry_run
+    if job.source_table is not None:
+        frame = session.readStream.table(job.source_table) if streams else session.table(job.source_table)
+    elif streams:
+        reader = session.readStream.format(job.format).options(**dict(job.source_options))
+        # A stream of files needs a schema: infer it from the present files.
+        schema = job.schema or (_present(session, job).schema if job.inputs else None)
+        frame = (reader.schema(schema) if schema else reader).load(*job.inputs)
     else:
-        reader = session.read.format(job.format).options(**dict(job.source_options))
-        reader = reader.schema(job.schema) if job.schema else reader
-        frame = reader.load(list(job.inputs)) if job.inputs else reader.load()
+        frame = _present(session, job)
     return frame.where(job.where) if job.where else frame
 
 
-def _stream_source(session: SparkSession, job: IngestArguments) -> DataFrame:
-    if job.source_table is not None:
-        return session.readStream.table(job.source_table)
-    reader = session.readStream.format(job.format).options(**dict(job.source_options))
-    if job.schema:
-        reader = reader.schema(job.schema)
-    elif job.inputs:  # a stream of files needs a schema: infer it from the present files
-        files = session.read.format(job.format).options(**dict(job.source_options)).load(list(job.inputs))
-        reader = reader.schema(files.schema)
-    return reader.load(*job.inputs)
+def _present(session: SparkSession, job: IngestArguments) -> DataFrame:
+    reader = session.read.format(job.format).options(**dict(job.source_options))
+    return (reader.schema(job.schema) if job.schema else reader).load(list(job.inputs) or None)
 
 
 def _write_options(job: IngestArguments, keys: tuple[str, ...]) -> dict[str, str]:

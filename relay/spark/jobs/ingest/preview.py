@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from relay.spark.write.columns import Columns, read_columns
 from relay.spark.write.frames import Framer
-from relay.spark.write.identity import as_binary, job_namespace
+from relay.spark.write.identity import job_namespace
 from relay.spark.write.jsontext import json_column
 from relay.spark.write.write_options import WriteOptions
 
@@ -29,12 +29,12 @@ def preview(frame: DataFrame, options: WriteOptions) -> Iterator[str]:
 
 def _lines(framer: Framer, columns: Columns, batch: pa.RecordBatch) -> Iterator[str]:
     parts = framer.parts(batch)
-    ids = as_binary(framer.ids(batch, parts)).to_pylist()
+    ids = [str(uuid.UUID(bytes=each.tobytes())) for each in framer.ids(batch, parts)]
     derived = columns.event_id is None and not columns.id_columns
     times = [None] * batch.num_rows if parts.available_at is None else json_column(parts.available_at).to_pylist()
     for index, (event_id, time) in enumerate(zip(ids, times, strict=True)):
         row = {
-            "event_id": "derived when it is written" if derived else str(uuid.UUID(bytes=event_id)),
+            "event_id": "derived when it is written" if derived else event_id,
             "event_type": parts.event_type[index].as_py(),
             "partition_key": parts.partition_key[index].as_py(),
             "headers": json.loads(parts.headers[index].as_py()),

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from relay.core.errors import ConfigError
-from relay.spark.jobs.java import JAVA_ERRORS
+from relay.spark.jobs.javaerrors import JAVA_ERRORS
 from relay.spark.jobs.reconcile.arguments import ReconcileArguments
 from relay.spark.jobs.reconcile.compare import COMPARED
 from relay.spark.jobs.reconcile.fingerprints import from_kafka, from_table
@@ -67,7 +67,7 @@ def from_consumer(session: SparkSession, job: ReconcileArguments) -> DataFrame:
         frame = session.table(job.consumer_table)
     else:
         reader = session.read.format(job.consumer_format or "parquet").options(**dict(job.consumer_options))
-        frame = reader.load(list(job.consumer)) if job.consumer else reader.load()
+        frame = reader.load(list(job.consumer) or None)
     return from_table(frame, job.columns, job.ignored)
 
 

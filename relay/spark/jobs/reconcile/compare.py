@@ -56,8 +56,8 @@ def match(rows: DataFrame, messages: DataFrame, compared: Collection[str]) -> Da
 def findings(matched: DataFrame, messages: DataFrame, *, ordered: bool, unknown: DataFrame) -> DataFrame:
     """The findings, one row for each event and kind.
 
-    ``ordered`` says whether offsets show the order. ``unknown`` are the events without a row (``without_row``);
-    messages without an id are reported with them.
+    ``ordered`` says whether offsets show the order. ``unknown`` are the matched events that are to be reported as
+    unexpected; messages without an id are reported with them.
     """
     parts = [
         _finding(matched.where("known AND status = 'DELIVERED' AND copies = 0"), "missing", "", "first"),
@@ -71,11 +71,8 @@ def findings(matched: DataFrame, messages: DataFrame, *, ordered: bool, unknown:
     return reduce(DataFrame.unionByName, parts)
 
 
-def without_row(matched: DataFrame, later_rows: DataFrame | None) -> DataFrame:
-    """Events that arrived and have no row, nor one among ``later_rows``, which were read after the messages."""
-    unknown = matched.where("NOT known")
-    if later_rows is None:
-        return unknown
+def without_row(unknown: DataFrame, later_rows: DataFrame) -> DataFrame:
+    """Those of the unknown events that have no row among ``later_rows`` either, which were read after the messages."""
     return unknown.join(later_rows.select(f.lower("event_id").alias("event_id")), "event_id", "left_anti")
 
 

@@ -24,13 +24,7 @@ from relay.core.headers import REPLAY_HEADER, Header, wire_headers
 EVENT_ID_HEADER: Final = "X-Event-ID"
 ORDER_COLUMN: Final = "insertion_order"
 
-_FORMATTED: Final = (
-    ("event_id", "string"),
-    ("event_type", "string"),
-    ("partition_key", "string"),
-    ("payload", "binary"),
-    ("headers", "string"),
-)
+_FORMATTED: Final = ("event_id", "event_type", "partition_key", "payload", "headers")
 _SUMS: Final = "payload binary, headers binary"
 _UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
@@ -51,7 +45,7 @@ def expected(rows: DataFrame, ignored: Sequence[str], message_format: MessageFor
     )
     if message_format is not None:
         sums = f.udf(lambda *row: _formatted_sums(message_format, names, *row), _SUMS, useArrow=True)
-        columns = [f.col(name).cast(kind) for name, kind in _FORMATTED]
+        columns = [f.col(name).cast("binary" if name == "payload" else "string") for name in _FORMATTED]
         rows = rows.withColumn("_sums", sums(*columns, f.unix_micros("created_at")))
         payload_sum, headers_sum = f.col("_sums.payload"), f.col("_sums.headers")
     return rows.select(

@@ -29,7 +29,8 @@ from relay.spark.jobs.reconcile.arguments import KINDS, ReconcileArguments
 from relay.spark.jobs.reconcile.compare import findings, match, without_row
 from relay.spark.jobs.reconcile.fingerprints import expected
 from relay.spark.jobs.reconcile.summaries import by_hour, by_topic, totals
-from relay.spark.jobs.session import open_session, session_settings
+from relay.spark.jobs.session import open_session
+from relay.spark.jobs.settled import within
 from relay.spark.source import OutboxDataSource
 from relay.spark.write.observed import show_counts
 
@@ -37,20 +38,13 @@ FINDINGS: Final = 3
 """Exit code: the job has findings."""
 
 _COLUMNS: Final = (
-    "event_id",
-    "event_type",
-    "partition_key",
-    "payload",
-    "headers",
-    "status",
-    "created_at",
-    "delivered_at",
-)
+    "event_id", "event_type", "partition_key", "payload", "headers", "status", "created_at", "delivered_at",
+)  # fmt: skip
 _PRINTS: Final = ("topic", "status", "key", "payload_sum", "headers_sum", "created_at", "delivered_at", "place")
 
 
 def _work(job: ReconcileArguments) -> int:
-    session = open_session(job.name, OutboxDataSource, job.remote, session_settings(job.packages, job.jars))
+    session = open_session(job.name, OutboxDataSource, job.remote, job.packages, job.jars)
     return _Run(session, job).work()
 
 
@@ -73,9 +67,8 @@ class _Run:
             sums, kinds, compared = self._compare()
             seconds = time.monotonic() - start
             summary |= {"findings": kinds, "tolerated": sorted(job.tolerated)}
-            summary |= {
-                name: sums[name] for name in ("rows", "delivered", "waiting", "dead", "arrived", "dead_arrived")
-            }
+            names = ("rows", "delivered", "waiting", "dead", "arrived", "dead_arrived")
+            summary |= {name: sums[name] for name in names}
             summary |= {"messages": sums["copies"], "latency_seconds": latency_seconds(sums)}
             summary |= {"compared": compared, "ordered": arrivals.ordered(job)}
             summary |= {"output": job.output, "seconds": round(seconds, 1)}
@@ -105,34 +98,26 @@ class _Run:
         job = self._job
         sides = []
         if job.url is not None:
-            frame = self._filter(self._table(_COLUMNS))
-            sides.append(self._store("reading the outbox", "table", expected(frame, job.ignored, job.message_format)))
-        if job.archive is not None:
-            frame = self._filter(read_archive(self._session, job.archive))
-            sides.append(
-                self._store("reading the archive", "archive", expected(frame, job.ignored, job.message_format))
-            )
+            sides.append(self._side("outbox", self._table(_COLUMNS)))
         if job.archive is None:
             return sides[0]
-        both = [side.select(f.lit(rank).alias("rank"), "*") for rank, side in enumerate(sides)]
-        union = both[0] if len(both) == 1 else both[0].unionByName(both[1])
+        sides.append(self._side("archive", read_archive(self._session, job.archive)))
+        ranked = [side.select(f.lit(rank).alias("rank"), "*") for rank, side in enumerate(sides)]
+        union = reduce(DataFrame.unionByName, ranked)
         # The table's row wins: a replay inserted it again after it was archived. Then the newest archived row.
         row = f.min(f.struct("rank", (-f.col("place")).alias("back"), *_PRINTS))
         return union.groupBy("event_id").agg(row.alias("row")).select("event_id", "row.*").drop("rank", "back")
 
     def _table(self, columns: Sequence[str]) -> DataFrame:
         job = self._job
-        reader = self._session.read.format("openoutbox").option("url", str(job.url)).option("table", str(job.table))
-        reader = reader.option("numPartitions", job.partitions)
-        return reader.option("columns", ",".join(columns)).option("pushdown", "true").load()
+        reader = self._session.read.format("openoutbox").options(url=job.url, table=str(job.table), pushdown="true")
+        return reader.options(numPartitions=job.partitions, columns=",".join(columns)).load()
 
-    def _filter(self, frame: DataFrame) -> DataFrame:
+    def _side(self, name: str, rows: DataFrame) -> DataFrame:
         job = self._job
-        if job.since is not None:
-            frame = frame.where(f.col("created_at") >= f.lit(job.since))
-        if job.until is not None:
-            frame = frame.where(f.col("created_at") < f.lit(job.until))
-        return frame.where(f.col("event_type").isin(list(job.event_types))) if job.event_types else frame
+        rows = within(rows, f.col("created_at"), job.since, job.until)
+        rows = rows.where(f.col("event_type").isin(list(job.event_types))) if job.event_types else rows
+        return self._store(f"reading the {name}", name, expected(rows, job.ignored, job.message_format))
 
     def _messages(self, rows: DataFrame) -> DataFrame:
         job = self._job
@@ -143,7 +128,7 @@ class _Run:
     def _unexpected(self, matched: DataFrame) -> DataFrame:
         """Events that arrived and have no row, neither when rows were read nor now."""
         job = self._job
-        unknown = without_row(matched, None)
+        unknown = matched.where("NOT known")
         sources = []
         if unknown.isEmpty():
             return unknown
@@ -152,7 +137,7 @@ class _Run:
         if job.archive is not None:
             sources.append(read_archive(self._session, job.archive).select("event_id"))
         self._step = "searching again for events without a row"
-        return without_row(matched, reduce(DataFrame.unionAll, sources))
+        return without_row(unknown, reduce(DataFrame.unionAll, sources))
 
     def _store(self, step: str, name: str, frame: DataFrame) -> DataFrame:
         """Write the frame below the output while this run needs it."""

@@ -16,13 +16,13 @@ from relay.spark.jobs.reconcile.arguments import KINDS
 
 def totals(matched: DataFrame) -> dict[str, int]:
     """Counts over all matched events, and latencies."""
-    row = matched.agg(
+    sums = matched.agg(
         *_events("rows"),
         f.count_if(f.col("known") & (f.col("copies") > 0) & (f.col("status") == "DEAD")).alias("dead_arrived"),
         f.coalesce(f.sum("copies"), f.lit(0)).alias("copies"),
         *latencies(_latency()),
-    ).first()
-    return dict(row.asDict()) if row is not None else {}
+    )
+    return dict(sums.collect()[0].asDict())
 
 
 def by_topic(matched: DataFrame, findings: DataFrame) -> DataFrame:

@@ -12,14 +12,12 @@ selects the same events, too: ages count from its first start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
 from uuid import UUID
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -29,13 +27,13 @@ from relay.postgres.errors import translating
 from relay.postgres.sql import TableName
 from relay.spark.connection import connect, transaction
 from relay.spark.jobs.archive.formats import read_archive
-from relay.spark.jobs.archive.model import type_folder
+from relay.spark.jobs.archive.model import type_folder, utc_day
 from relay.spark.jobs.outbox import identify
 from relay.spark.jobs.replay.arguments import Bound, ReplayArguments
 from relay.spark.jobs.replay.copies import COUNTS, NAMES, Copying
-from relay.spark.jobs.settled import between, settled_at, settled_rows
+from relay.spark.jobs.settled import settled_at, settled_rows, within
 from relay.spark.setup import create_ledger
-from relay.spark.statements import DEFAULT_SCHEMA, SparkStatements
+from relay.spark.statements import SparkStatements
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def replay(spark: SparkSession, job: ReplayArguments) -> ReplayResult:
     Raises ConfigError when its id was used for other events, SchemaError for a missing table or right. Copies that were
     inserted before an error stay, and are recorded.
     """
-    statements = SparkStatements(job.table, DEFAULT_SCHEMA)
+    statements = SparkStatements(job.table)
     with translating("beginning the replay"), connect(job.url) as connection:
         outbox = identify(connection, statements)
         outbox.require("replay into", outbox.may_read and outbox.may_insert and outbox.may_delete)
@@ -85,7 +83,7 @@ def replay(spark: SparkSession, job: ReplayArguments) -> ReplayResult:
 
 def preview(spark: SparkSession, job: ReplayArguments) -> ReplayPreview:
     """The events that ``replay`` would insert, if it started now."""
-    statements = SparkStatements(job.table, DEFAULT_SCHEMA)
+    statements = SparkStatements(job.table)
     with translating("reading the catalog"), connect(job.url) as connection:
         now = identify(connection, statements).now
     recent = f.col("delivered_at") > f.lit(now - timedelta(seconds=job.nats_duplicate_window))
@@ -101,17 +99,14 @@ def _copy(
     spark: SparkSession, job: ReplayArguments, statements: SparkStatements, start: datetime
 ) -> tuple[int, int, int]:
     copying = Copying(job.url, statements, job.replay_id, job.batch_rows, job.rate, job.nats_duplicate_window)
-
-    def copy(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from copying.copy(batches)
-
     events = _selected(spark, job, start, NAMES)
     tasks = job.max_connections if job.rate is None else 1
     ordered = events.repartition(tasks, f.coalesce("partition_key", "event_id")).sortWithinPartitions(
         "created_at", "event_id"
     )
     names = [column.split()[0] for column in COUNTS.split(", ")]
-    sums = ordered.select(*NAMES).mapInArrow(copy, COUNTS).agg(*(f.coalesce(f.sum(name), f.lit(0)) for name in names))
+    counts = ordered.select(*NAMES).mapInArrow(copying.copy, COUNTS)
+    sums = counts.agg(*(f.coalesce(f.sum(name), f.lit(0)) for name in names))
     inserted, recent, waiting = sums.collect()[0]
     return inserted, recent, waiting
 
@@ -125,9 +120,8 @@ def _selected(spark: SparkSession, job: ReplayArguments, start: datetime, names:
     if job.archive is None:
         rows = settled_rows(spark, job.url, job.table, columns, job.selected_statuses, since, until)
     else:
-        first = None if since is None else since.astimezone(UTC).date()
-        rows = read_archive(spark, job.archive, first, until.astimezone(UTC).date())
-        rows = rows.where(f.col("status").isin(*job.selected_statuses) & between(settled_at(), since, until))
+        rows = read_archive(spark, job.archive, utc_day(since), utc_day(until))
+        rows = within(rows.where(f.col("status").isin(*job.selected_statuses)), settled_at(), since, until)
     if job.types:
         rows = rows.where(_of_types(job.types, placed=job.archive is not None))
     if job.keys:

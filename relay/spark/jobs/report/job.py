@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC
 from functools import partial
 from typing import Final
 
@@ -16,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from relay.spark.jobs.archive.formats import read_archive
+from relay.spark.jobs.archive.model import utc_day
 from relay.spark.jobs.folder import WORK, result_folder
 from relay.spark.jobs.measures import lasting, latency_seconds
 from relay.spark.jobs.parquet import materialize
@@ -31,13 +31,14 @@ from relay.spark.jobs.report.outcomes import (
     from_log,
     totals,
 )
-from relay.spark.jobs.session import open_session, session_settings
+from relay.spark.jobs.session import open_session
+from relay.spark.jobs.settled import within
 from relay.spark.read.deliverylog import DeliveryLogDataSource
 from relay.spark.write.observed import show_counts
 
 
 def _work(job: ReportArguments) -> int:
-    session = open_session(job.name, DeliveryLogDataSource, job.remote, session_settings(job.packages, job.jars))
+    session = open_session(job.name, DeliveryLogDataSource, job.remote, job.packages, job.jars)
     start = time.monotonic()
     with (
         result_folder(session, job.output) as summary,
@@ -68,17 +69,12 @@ def _sentence(sums: Mapping[str, float | None]) -> str:
 
 def _outcomes(session: SparkSession, job: ReportArguments) -> DataFrame:
     if job.archive is not None:
-        first, last = (None if bound is None else bound.astimezone(UTC).date() for bound in (job.since, job.until))
-        outcomes = from_archive(read_archive(session, job.archive, first, last))
+        outcomes = from_archive(read_archive(session, job.archive, utc_day(job.since), utc_day(job.until)))
     else:
-        reader = session.read.format("openoutbox_deliverylog").option("url", str(job.log_url))
-        reader = reader.option("numPartitions", job.partitions)
-        reader = reader.option("columns", ",".join(LOG_COLUMNS)).option("pushdown", "true")
+        reader = session.read.format("openoutbox_deliverylog").options(url=job.log_url, numPartitions=job.partitions)
+        reader = reader.options(columns=",".join(LOG_COLUMNS), pushdown="true")
         outcomes = from_log((reader.option("logSchema", job.log_schema) if job.log_schema else reader).load())
-    if job.since is not None:
-        outcomes = outcomes.where(f.col("time") >= f.lit(job.since))
-    if job.until is not None:
-        outcomes = outcomes.where(f.col("time") < f.lit(job.until))
+    outcomes = within(outcomes, f.col("time"), job.since, job.until)
     return outcomes.where(f.col("type").isin(list(job.event_types))) if job.event_types else outcomes
 
 

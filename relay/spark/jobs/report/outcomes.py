@@ -75,8 +75,7 @@ def failures(outcomes: DataFrame) -> DataFrame:
 
 def totals(outcomes: DataFrame) -> dict[str, float | None]:
     """Sums over all outcomes, and latencies."""
-    row = outcomes.agg(*_measures()).first()
-    values = {} if row is None else row.asDict()
+    values = outcomes.agg(*_measures()).collect()[0].asDict()
     return {**values, **{name: values.get(name) or 0 for name in COUNTS}}
 
 
