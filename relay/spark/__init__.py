@@ -1,12 +1,15 @@
-"""The outbox as a data source of Spark, ``format("openoutbox")``, and the jobs built on it.
+"""Outbox, delivery log and event store as data sources of Spark, and the jobs built on them.
 
 ``OutboxDataSource`` is the data source (to register it by hand); ``key_id`` is the event id that ``idColumns`` derives;
 ``read_archive`` reads an archive of the job ``archive``; ``exported_snapshot`` lets several reads see one snapshot;
 ``run_summary`` is the result of a ``save()``, and ``show_run`` shows it on Spark's pages.
 
-``source`` is where Spark comes in (by ``lookup``): ``write`` and ``read`` are its two halves, ``jobs`` what
-spark-submit runs over them; ``setup`` makes the ledgers. Executors import only this package, ``relay.core``,
-``openoutbox``, psycopg and what Spark itself needs for Arrow.
+Spark finds the data sources by the modules ``pyspark_openoutbox…`` beside this package and ``lookup``: ``source`` is
+``format("openoutbox")``, over ``write`` and ``read``; ``read.deliverylog`` and ``read.eventstore`` are the other two.
+``optionparser`` parses the options of all three, ``connection`` connects and waits, ``slots`` bounds the connections of
+a write, ``statements`` names those of a write, and ``setup`` makes its schema and grants. ``jobs`` is what spark-submit
+runs over them. Executors import only this package, ``relay.core``, ``relay.postgres``, ``openoutbox``, psycopg and what
+Spark itself needs for Arrow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The parser of the options of all three formats, which runs once on the driver, before anything is read or written.
 
-Every invalid value is a ConfigError that names the option. The URL, which may hold a password, is in no ``repr``.
+Every invalid value is a ConfigError that names the option. The URL, which may hold a password, is in no ``repr``;
+Spark itself shows no option whose name has ``url`` in a plan.
 """
 
 from __future__ import annotations

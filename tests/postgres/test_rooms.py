@@ -134,7 +134,7 @@ async def test_parameters_of_pgx_are_dropped_in_every_room(outbox: Outbox, room:
     [
         ("STORAGE_URL", lambda url: PostgresOutbox(storage_options(url, "r"))),
         ("url", lambda url: EventStoreDatabase(url, max_connections=1, on_connect=None)),
-        ("option url", lambda url: connect(url)),
+        ("option url", connect),
         ("--url", lambda url: check_url(url, "--url")),
     ],
 )

@@ -1,1 +1,1 @@
-"""The job ``report``: deliveries, failures, retries and latency by type and hour."""
+"""The job ``report``: deliveries, failures, retries and latency by type and hour; ``outcomes`` has what they are."""
