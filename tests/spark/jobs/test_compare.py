@@ -1,4 +1,7 @@
-"""Rows against messages, as DataFrames of literals: what counts as a finding and what does not."""
+"""Rows against messages, as DataFrames of literals: what counts as a finding and what does not.
+
+What is matched is computed once, as in the job, which writes it to a folder.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,7 @@ def test_messages_of_another_format_are_those_that_the_relay_makes(spark: SparkS
         rows.append(expected(spark.createDataFrame([each.row() for each in sent], ROWS), (), made))
         arrived += made_messages(sent, made)
     messages = from_kafka(spark.createDataFrame([each.row() for each in arrived], MESSAGES), ())
-    matched = match(reduce(DataFrame.union, rows), messages, COMPARED)
+    matched = match(reduce(DataFrame.union, rows), messages, COMPARED).cache()
     assert findings(matched, messages, ordered=True, unknown=matched.where("NOT known")).collect() == []
 
 
@@ -248,7 +251,7 @@ def findings_by_topic(spark: SparkSession) -> dict[str, list[Finding]]:
         for each in scene.arrived
     ]
     rows, messages = sides(spark, sent, arrived)
-    matched = match(rows, messages, COMPARED)
+    matched = match(rows, messages, COMPARED).cache()
     frame = findings(matched, messages, ordered=True, unknown=matched.where("NOT known"))
     by_topic: dict[str, list[Finding]] = {}
     for row in frame.collect():
@@ -268,7 +271,7 @@ def test_findings_are_of_no_other_topic(findings_by_topic: dict[str, list[Findin
 
 def test_an_event_that_was_inserted_meanwhile_is_no_finding(spark: SparkSession) -> None:
     rows, messages = sides(spark, [Sent(1)], [Arrived(1, 1), Arrived(2, 2), Arrived(3, 3)])
-    matched = match(rows, messages, COMPARED)
+    matched = match(rows, messages, COMPARED).cache()
     again = spark.createDataFrame([(event_id(1),), (event_id(2),)], "event_id string")
     assert [row["event_id"] for row in without_row(matched.where("NOT known"), again).collect()] == [event_id(3)]
 
@@ -281,7 +284,7 @@ def test_a_consumers_table_is_compared_by_what_it_has(spark: SparkSession) -> No
     )
     columns = {"event_id": "id", "payload": "body", "headers": "headers"}
     messages = from_table(table, columns, ())
-    matched = match(rows, messages, ("payload", "headers"))
+    matched = match(rows, messages, ("payload", "headers")).cache()
     frame = findings(matched, messages, ordered=False, unknown=matched.where("NOT known"))
     seen = sorted((row["kind"], row["event_id"], row["detail"]) for row in frame.collect())
     assert seen == [("changed", event_id(2), "headers,payload"), ("missing", event_id(3), "")]
@@ -290,7 +293,7 @@ def test_a_consumers_table_is_compared_by_what_it_has(spark: SparkSession) -> No
 def test_counts_and_latencies(spark: SparkSession) -> None:
     sent = [Sent(1), Sent(2), Sent(3, status="PENDING"), Sent(4, status="DEAD"), Sent(5, topic="b", created=7200)]
     rows, messages = sides(spark, sent, [Arrived(1, 1), Arrived(1, 2), Arrived(4, 3), Arrived(9, 4)])
-    matched = match(rows, messages, COMPARED)
+    matched = match(rows, messages, COMPARED).cache()
     frame = findings(matched, messages, ordered=True, unknown=matched.where("NOT known"))
     sums = summaries.totals(matched)
     names = ("rows", "delivered", "waiting", "dead", "arrived", "dead_arrived", "copies", "latency_p50", "latency_max")
