@@ -134,16 +134,17 @@ def test_statements() -> None:
     assert names == ["floor", *of_checkouts]
 
 
-def test_growth(tmp_path: Path) -> None:
+# Outboxes of other places are on one server; only those of two are counted on both.
+@pytest.mark.parametrize("places", [["server"], pytest.param(["schema", "server"], marks=LAB)], ids=",".join)
+def test_growth(tmp_path: Path, places: list[str]) -> None:
     """One drain of each kind of outboxes, and what an event costs before any relay."""
-    sizes = ["--rows=20000", "--keys=200", "--batches=100", "--rounds=1"]
-    sizes += ["--places", "schema", "server"]
+    sizes = ["--rows=10000", "--keys=200", "--batches=100", "--rounds=1", "--places", *places]
     series = ["--series", "places", "keys", "insert"]
     cells = run("growth", tmp_path / "g.json", *sizes, *series)["cells"]
     plans = [(cell["series"], cell["relays"], cell["tables"], cell["place"], cell["ordering"]) for cell in cells]
-    places = [("places", 2, 2, place, "none") for place in ("schema", "server")]
+    of_places = [("places", 2, 2, place, "none") for place in places]
     keys = [("keys", 1, 1, "table", ordering) for ordering in ("none", "key")]
-    assert plans == [*places, *keys, ("insert", 0, 1, "table", "none")]
+    assert plans == [*of_places, *keys, ("insert", 0, 1, "table", "none")]
     assert all(cell["events_per_second"] > 0 and cell["wal_bytes"] > 0 for cell in cells)
 
 
@@ -185,16 +186,16 @@ def test_deliverylog(driver: str) -> None:
 
 
 def test_deliverylog_cost() -> None:
-    lines = printed("deliverylog_cost", "--events=3000", "--rounds=1").splitlines()
+    lines = printed("deliverylog_cost", "--events=1000", "--rounds=1").splitlines()
     logs = ["beside", "elsewhere", "hanging"]
     assert [line.split()[0] for line in lines] == [*logs, *(f"{log}:" for log in reversed(logs))]
     assert all("throughput" in line for line in lines[len(logs) :])
 
 
 def test_eventstore() -> None:
-    out = printed("eventstore", "--seconds=0.1", "--rounds=1", "--writers=1,3", "--times=10")
+    out = printed("eventstore", "--seconds=0.1", "--rounds=1", "--writers=1,2", "--times=10")
     table = [line.split() for line in out.splitlines() if line.lstrip()[:1].isdigit()]
-    assert [line[:2] for line in table] == [["1", "1"], ["3", "1"], ["1", "10"], ["3", "10"]]
+    assert [line[:2] for line in table] == [["1", "1"], ["2", "1"], ["1", "10"], ["2", "10"]]
     assert all(line.count("(1.00)") >= 1 and len(line) == 14 for line in table)
     for title in ("one committed single-row INSERT", "read_stream of 100", "read_all of 1,000", "subscription latency"):
         assert title in out
@@ -238,7 +239,7 @@ def test_heldreads() -> None:
 
 
 def test_console(tmp_path: Path) -> None:
-    figures = run("console", tmp_path / "c.json", "--rows=3000", "--requests=2", "--seconds=1", "--viewers=20")
+    figures = run("console", tmp_path / "c.json", "--rows=3000", "--requests=1", "--seconds=1", "--viewers=20")
     assert {page["page"] for page in figures["pages"]} == PAGES.keys() | SEARCHES.keys()
     assert all(page["slowest"] >= page["median"] > 0 for page in figures["pages"])
     assert figures["viewers"]["requests"] > 1
