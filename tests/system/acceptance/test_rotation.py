@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from relay.localservers.postgres import PostgresServer
@@ -15,23 +16,32 @@ from tests.support.daemon import Daemon
 from tests.support.fixtures.daemon import StartDaemon
 from tests.support.fixtures.outbox import Outbox
 from tests.support.fixtures.postgres import create_database
+from tests.support.servers.memory_postgres import MemoryPostgres
 from tests.support.waiting import wait_until
 
 USER = "rotated"
-EVENT = "INSERT INTO openoutbox_events (event_id, event_type, payload) VALUES (gen_random_uuid(), 't', '')"
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotated'"
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """One of this file's own, since its rules and roles are changed."""
+    with MemoryPostgres() as server:
+        rules = server.folder / "data/pg_hba.conf"
+        rules.write_text(f"host all {USER} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        with psycopg.connect(server.url, autocommit=True) as admin:
+            admin.execute(f"CREATE ROLE {USER} LOGIN".encode())
+            admin.execute("SELECT pg_reload_conf()")
+        yield server
 
 
 @pytest.fixture
-def guarded(own_postgres: PostgresServer) -> Outbox:
+def guarded(server: PostgresServer) -> Outbox:
     """An outbox whose relay logs in by SCRAM."""
-    outbox = Outbox.create(create_database(own_postgres.url))
-    run = outbox.database.run
-    run(f"CREATE ROLE {USER} LOGIN IN ROLE openoutbox_relay")
-    [(file,)] = run("SHOW hba_file")
-    rules = Path(file)
-    rules.write_text(f"host all {USER} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
-    run("SELECT pg_reload_conf()")
+    outbox = Outbox.create(create_database(server.url))
+    outbox.database.run(f"GRANT openoutbox_relay TO {USER}")
     return outbox
 
 
