@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from relay.brokers.kinds import KINDS
+from relay.brokers.server_address import ServerAddress, read_address
 
 _WITHIN: Final = 0.5  # seconds for the connection, and for the answer
 _MOST: Final = 3  # addresses of one URL that are asked
-_HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]+)(?::(?P<port>\d{1,5}))?")
 
 
 class _Server(NamedTuple):
@@ -32,13 +32,12 @@ def _servers() -> Iterator[_Server]:
     yield from (one for one in known if one.name == web)
 
 
-def addresses(url: str, port: int) -> list[tuple[str, int]]:
+def addresses(url: str, port: int) -> list[ServerAddress]:
     """The first hosts and ports of PUBLISHER_URL, with the default port; none for a socket's path."""
     _, _, rest = url.strip().rpartition("://")
     authority = re.split(r"[/?]", rest.rpartition("@")[2], maxsplit=1)[0]
-    matches = [_HOST.fullmatch(part.strip()) for part in authority.split(",")]
-    named = [(match["host"].strip("[]"), int(match["port"] or port)) for match in matches if match]
-    return named[:_MOST]
+    named = [read_address(part, port) for part in authority.split(",")]
+    return [one for one in named if one is not None][:_MOST]
 
 
 async def what_listens(url: str, port: int) -> str:

@@ -23,7 +23,8 @@ from relay.brokers.rabbitmq.wire import AmqpWire, message_id
 from relay.brokers.redis.bounded import MOST_PUSHES, BoundedParser
 from relay.brokers.redis.publisher import RedisPublisher
 from relay.brokers.redis.sentinels import Sentinels
-from relay.brokers.redis.servers import RedisAddress, RedisServers
+from relay.brokers.redis.servers import RedisServers
+from relay.brokers.server_address import ServerAddress
 from relay.core.errors import BrokerUnreachable
 from relay.core.outcome import Acknowledged, ConnectionCut, Unreachable
 from tests.brokers.harness.base import Collector, make_event
@@ -143,12 +144,12 @@ async def test_a_sentinel_that_names_no_address_is_one_that_does_not_answer(name
 
 @pytest.mark.parametrize("said", [b"*1\r\n$7\r\nmessage\r\n", b":7\r\n", _moved(b"mymaster a 1 b x")])
 async def test_a_sentinel_that_says_something_else_is_listened_to_again(said: bytes) -> None:
-    moved: list[RedisAddress] = []
+    moved: list[ServerAddress] = []
     async with served(_redis({b"SUBSCRIBE": [said, _moved(b"mymaster a 1 b 6380")]})) as port:
         servers = RedisServers(redis_options(f"redis+sentinel://127.0.0.1:{port}/mymaster"))
         sentinels = Sentinels(servers, lambda _, primary: moved.append(primary))
         sentinels.start()
-        await eventually(lambda: moved == [RedisAddress("b", 6380)], what="the second message")
+        await eventually(lambda: moved == [ServerAddress("b", 6380)], what="the second message")
         await sentinels.close()
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import ssl
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from relay.brokers.login import BrokerOptions
+from relay.brokers.server_address import ServerAddress, read_addresses
 from relay.brokers.tls import TLS_FILES, client_context
 from relay.core.errors import ConfigError
 
@@ -16,9 +17,7 @@ _URL: Final = re.compile(
     r"(?P<scheme>amqps?)://(?:(?P<login>[^@/?#]*)@)?(?P<hosts>[^@/?#]+)(?:/(?P<vhost>[^/?#]*))?(?:\?(?P<query>[^#]*))?",
     re.IGNORECASE,
 )
-_HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]+)(?::(?P<port>\d{1,5}))?")
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
-_LAST_PORT: Final = 65_535
 _LONGEST_NAME: Final = 255  # bytes of a short string
 _SHAPE: Final = (
     "write amqp://user:password@host:5672,host2:5672/vhost or amqps://…, and percent-encode special characters of "
@@ -49,21 +48,11 @@ class RabbitOptions(BrokerOptions):
     """Most unconfirmed messages; beyond that ``publish`` waits."""
 
 
-class RabbitAddress(NamedTuple):
-    """Where a node listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
 @dataclass(frozen=True, slots=True)
 class RabbitTarget:
     """What PUBLISHER_URL says."""
 
-    addresses: tuple[RabbitAddress, ...]
+    addresses: tuple[ServerAddress, ...]
     user: str
     password: str = field(repr=False)
     vhost: str
@@ -92,19 +81,12 @@ def read_target(options: RabbitOptions) -> RabbitTarget:
     scheme = match["scheme"].lower()
     user, _, password = (match["login"] or "guest:guest").partition(":")
     return RabbitTarget(
-        addresses=tuple(_address(part, _PORTS[scheme]) for part in match["hosts"].split(",")),
+        addresses=read_addresses(match["hosts"], _PORTS[scheme], f"PUBLISHER_URL names no RabbitMQ node; {_SHAPE}"),
         user=unquote(user),
         password=unquote(password),
         vhost=unquote(match["vhost"] or "") or "/",
         tls=_tls(scheme, match["query"] or ""),
     )
-
-
-def _address(part: str, default_port: int) -> RabbitAddress:
-    match = _HOST.fullmatch(part.strip())
-    if match is None or int(match["port"] or 1) > _LAST_PORT:
-        raise ConfigError(f"PUBLISHER_URL names no RabbitMQ node; {_SHAPE}")
-    return RabbitAddress(match["host"].strip("[]"), int(match["port"] or default_port))
 
 
 def _tls(scheme: str, query: str) -> ssl.SSLContext | None:

@@ -19,8 +19,9 @@ from pamqp.base import Frame
 from pamqp.common import FieldTable
 
 from relay.brokers.rabbitmq.frames import BODY, CHANNEL, END, FRAME_START, HEADER, HEARTBEAT, METHOD, OVERHEAD
-from relay.brokers.rabbitmq.options import RabbitAddress, RabbitTarget
+from relay.brokers.rabbitmq.options import RabbitTarget
 from relay.brokers.sending import SendProgress
+from relay.brokers.server_address import ServerAddress
 from relay.brokers.share import LONGEST_TURN, LoopShare
 from relay.brokers.tls import handshake_refused
 from relay.core.durations import in_words
@@ -292,7 +293,7 @@ class AmqpWire(asyncio.Protocol):
 
     # the connection's life
 
-    async def _open(self, address: RabbitAddress, target: RabbitTarget) -> None:
+    async def _open(self, address: ServerAddress, target: RabbitTarget) -> None:
         host = address.host if target.tls else None
         await self._loop.create_connection(
             lambda: self, address.host, address.port, ssl=target.tls, server_hostname=host

@@ -18,9 +18,9 @@ from redis.exceptions import AskError, MovedError
 from relay.brokers.current_session import CurrentSession
 from relay.brokers.entries import resolve
 from relay.brokers.redis.errors import classify
-from relay.brokers.redis.servers import RedisAddress
 from relay.brokers.redis.session import Offer, Redirect, RedisSession
 from relay.brokers.redis.shards import Ask, Shards
+from relay.brokers.server_address import ServerAddress
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Outcome, OutcomeSink, Unreachable
@@ -32,10 +32,10 @@ _MOST_REDIRECTS: Final = 8
 _MOST_SESSIONS: Final = 2
 """For one group of redirected events; the first may be cut because of others."""
 
-_Place = tuple[RedisAddress, bool]
+_Place = tuple[ServerAddress, bool]
 """A node, and whether events are offered with ASKING."""
 
-Connect = Callable[[RedisAddress | None, Redirect], Coroutine[Any, Any, RedisSession]]
+Connect = Callable[[ServerAddress | None, Redirect], Coroutine[Any, Any, RedisSession]]
 
 
 class RedisNodes:
@@ -44,12 +44,12 @@ class RedisNodes:
     def __init__(self, connect: Connect, ask: Ask) -> None:
         self._connect = connect
         self._shards = Shards(lambda: bool(self._nodes), self.owner_of, ask)
-        self._sessions: dict[RedisAddress | None, CurrentSession[RedisSession]] = {}
-        self._nodes: dict[int, RedisAddress] = {}
+        self._sessions: dict[ServerAddress | None, CurrentSession[RedisSession]] = {}
+        self._nodes: dict[int, ServerAddress] = {}
         """The node of each slot that events were redirected for."""
-        self._forgotten: set[RedisAddress] = set()
+        self._forgotten: set[ServerAddress] = set()
         """Nodes that get nothing until another one names them. What they were offered is theirs still."""
-        self.last_streams: dict[RedisAddress | None, str] = {}
+        self.last_streams: dict[ServerAddress | None, str] = {}
         """A stream on each node that events were sent to."""
         self._redirected: dict[_Place, list[Offer]] = {}
         """Events that a task below offers next."""
@@ -59,20 +59,20 @@ class RedisNodes:
         """Set while ``abandon`` runs: what is redirected meanwhile is resolved with it."""
 
     @property
-    def owners(self) -> frozenset[RedisAddress]:
+    def owners(self) -> frozenset[ServerAddress]:
         """The nodes that other ones have named, and no further ones since."""
         return frozenset(self._nodes.values())
 
-    def owner_of(self, event: OutboxEvent) -> RedisAddress | None:
+    def owner_of(self, event: OutboxEvent) -> ServerAddress | None:
         """The one of them that has the event's stream, even while it does not answer."""
         return self._nodes.get(_slot(event.event_type)) if self._nodes else None
 
     @property
-    def addresses(self) -> frozenset[RedisAddress]:
+    def addresses(self) -> frozenset[ServerAddress]:
         """The nodes that events are sent to beside the first server."""
         return self.owners - self._forgotten
 
-    def node_of(self, event: OutboxEvent) -> RedisAddress | None:
+    def node_of(self, event: OutboxEvent) -> ServerAddress | None:
         """The node of the event's stream, as far as it is known; None for the first server."""
         node = self.owner_of(event)
         return None if node in self._forgotten else node
@@ -82,7 +82,7 @@ class RedisNodes:
         """The session with the first server, while there is one."""
         return self._sessions[None].in_use if None in self._sessions else None
 
-    def forget(self, address: RedisAddress) -> None:
+    def forget(self, address: ServerAddress) -> None:
         """Send nothing to this node any more until another one names it."""
         self._forgotten.add(address)
 
@@ -94,7 +94,7 @@ class RedisNodes:
                 self.last_streams[None] = events[-1].event_type
             await self._session(None).publish(events, sink)
             return
-        groups: dict[RedisAddress | None, list[OutboxEvent]] = {}
+        groups: dict[ServerAddress | None, list[OutboxEvent]] = {}
         for event in events:
             groups.setdefault(self.node_of(event), []).append(event)
         self.last_streams |= {node: group[-1].event_type for node, group in groups.items()}
@@ -117,16 +117,16 @@ class RedisNodes:
         await self._shards.abandon(lost)
         self._abandoned = None
 
-    def _session(self, address: RedisAddress | None) -> CurrentSession[RedisSession]:
+    def _session(self, address: ServerAddress | None) -> CurrentSession[RedisSession]:
         if address not in self._sessions:
             self._sessions[address] = CurrentSession(lambda: self._connect(address, self._redirect(address)))
         return self._sessions[address]
 
-    def _redirect(self, source: RedisAddress | None) -> Redirect:
+    def _redirect(self, source: ServerAddress | None) -> Redirect:
         def redirect(offer: Offer, error: AskError) -> None:
             event, sink, redirects = offer
             # A node that does not know its own name leaves the host empty: it means itself.
-            address = RedisAddress(error.host or (source.host if source else ""), error.port)
+            address = ServerAddress(error.host or (source.host if source else ""), error.port)
             if redirects >= _MOST_REDIRECTS or not address.host:
                 sink([(event, classify(error))])
                 return
@@ -138,7 +138,7 @@ class RedisNodes:
 
         return redirect
 
-    def _is_connecting(self, address: RedisAddress) -> bool:
+    def _is_connecting(self, address: ServerAddress) -> bool:
         """Whether an offer to this node would wait for a connection, or come before others that do."""
         return self._session(address).in_use is None or (address, False) in self._following
 
@@ -154,7 +154,7 @@ class RedisNodes:
         # No await between the last look and this line: what comes later starts a new task.
         del self._following[place]
 
-    async def _offer(self, address: RedisAddress, asking: bool, offers: Sequence[Offer]) -> None:
+    async def _offer(self, address: ServerAddress, asking: bool, offers: Sequence[Offer]) -> None:
         """Offer redirected events to a node; what its session did not send before it was cut, over the next one."""
         try:
             for _ in range(_MOST_SESSIONS):

@@ -26,9 +26,10 @@ from relay.brokers.redis.errors import kind_of, unreachable
 from relay.brokers.redis.nodes import RedisNodes
 from relay.brokers.redis.options import RedisOptions
 from relay.brokers.redis.sentinels import Sentinels
-from relay.brokers.redis.servers import RedisAddress, RedisServers, count_replicas, disconnect, ping
+from relay.brokers.redis.servers import RedisServers, count_replicas, disconnect, ping
 from relay.brokers.redis.session import Redirect, RedisSession, too_few
 from relay.brokers.redis.shards import Answers
+from relay.brokers.server_address import ServerAddress
 from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable
 from relay.core.event import OutboxEvent
@@ -52,7 +53,7 @@ class RedisPublisher:
         """The last session with the first server."""
         self._sentinels: Sentinels | None = None
         """None until the first connection."""
-        self._primary: RedisAddress | None = None
+        self._primary: ServerAddress | None = None
         """The last one that a Sentinel has announced."""
 
     async def open(self) -> None:
@@ -86,7 +87,7 @@ class RedisPublisher:
         else:
             await self._ping_any([None, *nodes], timeout)
 
-    async def _ping_any(self, addresses: Sequence[RedisAddress | None], timeout: float) -> None:
+    async def _ping_any(self, addresses: Sequence[ServerAddress | None], timeout: float) -> None:
         """Return with the first answer. Raises what the last node raised without one."""
         failure = BrokerUnreachable("no node is in use")
         pings = [asyncio.ensure_future(self._ping_node(address, timeout)) for address in addresses]
@@ -102,12 +103,12 @@ class RedisPublisher:
                 each.cancel()
             await asyncio.wait(pings)
 
-    async def _ask(self, nodes: Collection[RedisAddress | None]) -> Answers:
+    async def _ask(self, nodes: Collection[ServerAddress | None]) -> Answers:
         """See ``relay.brokers.redis.shards``. A node without an answer is forgotten."""
         asked = list({None, *self._nodes.addresses, *nodes})
         return dict(zip(asked, await asyncio.gather(*map(self._silence, asked)), strict=True))
 
-    async def _silence(self, address: RedisAddress | None) -> str:
+    async def _silence(self, address: ServerAddress | None) -> str:
         """Why a node does not answer; empty when it does."""
         try:
             await self._ping_node(address, self._options.connection_timeout)
@@ -115,7 +116,7 @@ class RedisPublisher:
             return str(error)
         return ""
 
-    async def _ping_node(self, address: RedisAddress | None, timeout: float) -> None:
+    async def _ping_node(self, address: ServerAddress | None, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout):
                 await self._ping(address)
@@ -137,7 +138,7 @@ class RedisPublisher:
     def twin(self) -> RedisPublisher:
         return RedisPublisher(self._options)
 
-    async def _ping(self, address: RedisAddress | None) -> None:
+    async def _ping(self, address: ServerAddress | None) -> None:
         """Log in on a connection of its own and ask; a node that cannot be reached is forgotten."""
         try:
             connection = await self._named_servers().connect(address)
@@ -157,14 +158,14 @@ class RedisPublisher:
             self._servers = RedisServers(self._options)
         return self._servers
 
-    def _moved(self, sentinel: RedisAddress, primary: RedisAddress) -> None:
+    def _moved(self, sentinel: ServerAddress, primary: ServerAddress) -> None:
         """A Sentinel says that the primary is this one now."""
         self._named_servers().prefer(sentinel)  # the others may not know it yet
         self._primary = primary
         if (session := self._nodes.first) is not None and session.address != primary:
             session.end(Unreachable(f"the Sentinels name {primary} as the primary, and no longer {session.address}"))
 
-    async def _connect(self, address: RedisAddress | None, redirect: Redirect) -> RedisSession:
+    async def _connect(self, address: ServerAddress | None, redirect: Redirect) -> RedisSession:
         timeout, servers = self._options.connection_timeout, self._named_servers()
         if address is None:
             if self._last is not None and isinstance(self._last.ended_as, TimedOut):

@@ -14,13 +14,14 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from relay.brokers.redis.servers import RedisAddress, RedisServers, disconnect, text
+from relay.brokers.redis.servers import RedisServers, disconnect, text
+from relay.brokers.server_address import ServerAddress
 
 _CHANNEL: Final = "+switch-master"
 _LONGEST: Final = 30.0  # seconds without a message, after which a subscription is made again
 _PAUSE: Final = 1.0  # seconds before a subscription that failed is made again
 
-Moved = Callable[[RedisAddress, RedisAddress], None]
+Moved = Callable[[ServerAddress, ServerAddress], None]
 """Takes the Sentinel that says it, and the new primary."""
 
 
@@ -46,7 +47,7 @@ class Sentinels:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _follow(self, sentinel: RedisAddress) -> None:
+    async def _follow(self, sentinel: ServerAddress) -> None:
         """Subscribe again and again; the body of a task."""
         while True:
             quiet = False
@@ -56,7 +57,7 @@ class Sentinels:
             if not quiet:
                 await asyncio.sleep(_PAUSE)
 
-    async def _listen(self, sentinel: RedisAddress) -> bool:
+    async def _listen(self, sentinel: ServerAddress) -> bool:
         """Pass on what one subscription says; true when it said nothing for long. Raises RedisError or OSError."""
         async with asyncio.timeout(_LONGEST):
             connection = await self._servers.open_sentinel(sentinel)
@@ -69,7 +70,7 @@ class Sentinels:
                     # "message", the channel, and "service old-host old-port new-host new-port".
                     words = text(message[2]).split()
                     if text(message[0]) == "message" and words[0] == self._servers.service:
-                        self._moved(sentinel, RedisAddress(words[3], int(words[4])))
+                        self._moved(sentinel, ServerAddress(words[3], int(words[4])))
             return True
         finally:
             await disconnect(connection)

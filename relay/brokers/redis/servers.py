@@ -14,7 +14,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from redis.asyncio import ConnectionPool
@@ -29,6 +29,7 @@ from relay.brokers.login import present
 from relay.brokers.redis.bounded import BoundedParser
 from relay.brokers.redis.errors import classify
 from relay.brokers.redis.options import RedisOptions
+from relay.brokers.server_address import ServerAddress, read_addresses
 from relay.core.errors import ConfigError
 from relay.core.origins import login_of
 from relay.core.outcome import Unreachable
@@ -43,19 +44,8 @@ _URL: Final = re.compile(
     r"(?:/(?P<path>[^?#]*))?(?:\?(?P<query>.*))?",
     re.IGNORECASE,
 )
-_HOST: Final = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]+)(?::(?P<port>\d{1,5}))?")
 _FILES: Final = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _LOGIN_END: Final = re.compile(r"[/?#]")
-
-
-class RedisAddress(NamedTuple):
-    """Where a server listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
 
 
 class RedisServers:
@@ -68,12 +58,13 @@ class RedisServers:
         match = _URL.fullmatch(options.url.strip())
         query = dict(parse_qsl(match["query"] or "", keep_blank_values=True)) if match else {}
         self._sentinel_login = {name: query.pop(f"sentinel_{name}", None) for name in ("username", "password")}
-        self._starts: list[RedisAddress] = []
+        self._starts: list[ServerAddress] = []
         self.service = ""
         """What the Sentinels call the servers; empty without Sentinels."""
         url = options.url
         if match is not None:
-            self._starts = _addresses(match["hosts"], 26379 if match["kind"].lower() == "sentinel" else 6379)
+            port = 26379 if match["kind"].lower() == "sentinel" else 6379
+            self._starts += read_addresses(match["hosts"], port, f"PUBLISHER_URL names no Redis server; {_SHAPE}")
             path = match["path"] or ""
             if match["kind"].lower() == "sentinel":
                 self.service, _, path = path.partition("/")
@@ -90,29 +81,29 @@ class RedisServers:
         return ", ".join(map(str, self._starts)) or str(only)
 
     @property
-    def sentinels(self) -> Sequence[RedisAddress]:
+    def sentinels(self) -> Sequence[ServerAddress]:
         """Empty without Sentinels."""
         return tuple(self._starts) if self.service else ()
 
-    def prefer(self, start: RedisAddress) -> None:
+    def prefer(self, start: ServerAddress) -> None:
         """Begin the next connection with this one of the named addresses."""
         self._starts.sort(key=lambda each: each != start)
 
-    def avoid(self, start: RedisAddress) -> None:
+    def avoid(self, start: ServerAddress) -> None:
         """Begin the next connection with another one of the named addresses."""
         self._starts.sort(key=lambda each: each == start)
 
-    async def connect(self, address: RedisAddress | None) -> AbstractConnection:
+    async def connect(self, address: ServerAddress | None) -> AbstractConnection:
         """Return a connection that is logged in. Raises RedisError, OSError, BrokerUnreachable."""
         if address is not None:
-            return await self._open(self._arguments(address))
+            return await self._open(address._asdict())
         if not self._starts:
             return await self._open({})
         failure: Exception = RedisConnectionError("no server is named")
         for start in tuple(self._starts):
             try:
                 async with asyncio.timeout(self._timeout / len(self._starts)):
-                    connection = await (self._primary(start) if self.service else self._open(self._arguments(start)))
+                    connection = await (self._primary(start) if self.service else self._open(start._asdict()))
             except (RedisError, OSError) as error:  # a TimeoutError is an OSError
                 failure = RedisConnectionError(f"{start}: {str(error) or 'no answer in time'}")
             else:
@@ -120,11 +111,11 @@ class RedisServers:
                 return connection
         raise failure
 
-    async def open_sentinel(self, sentinel: RedisAddress) -> AbstractConnection:
+    async def open_sentinel(self, sentinel: ServerAddress) -> AbstractConnection:
         """Return a connection to a Sentinel, logged in, on which messages are replies. Raises RedisError or OSError."""
-        return await self._open({**self._arguments(sentinel), **self._sentinel_login, "db": 0, "protocol": 2})
+        return await self._open({**sentinel._asdict(), **self._sentinel_login, "db": 0, "protocol": 2})
 
-    async def _primary(self, sentinel: RedisAddress) -> AbstractConnection:
+    async def _primary(self, sentinel: ServerAddress) -> AbstractConnection:
         """Ask a Sentinel for its service's primary; the answer of one that was cut off from the others may be old."""
         connection = await self.open_sentinel(sentinel)
         try:
@@ -135,10 +126,10 @@ class RedisServers:
         if not reply:
             raise RedisConnectionError(f"this Sentinel knows no service {self.service!r}")
         try:
-            primary = RedisAddress(text(reply[0]), int(reply[1]))
+            primary = ServerAddress(text(reply[0]), int(reply[1]))
         except (LookupError, TypeError, ValueError):
             raise RedisConnectionError(f"this Sentinel names no address of {self.service!r}") from None
-        connection = await self._open(self._arguments(primary))
+        connection = await self._open(primary._asdict())
         try:
             reason = await read_only(connection)
         except BaseException:  # cancellation too
@@ -148,9 +139,6 @@ class RedisServers:
             await disconnect(connection)
             raise RedisConnectionError(f"{primary}: {reason}")
         return connection
-
-    def _arguments(self, address: RedisAddress) -> dict[str, Any]:
-        return {"host": address.host, "port": address.port}
 
     async def _open(self, changes: dict[str, Any]) -> AbstractConnection:
         if self._options.live is not None and "username" not in changes:
@@ -224,25 +212,15 @@ def text(value: Any) -> str:  # noqa: ANN401 - a reply has the type that the pro
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def address_of(connection: AbstractConnection) -> RedisAddress:
+def address_of(connection: AbstractConnection) -> ServerAddress:
     """Where the connection goes; empty for a path."""
-    return RedisAddress(getattr(connection, "host", ""), getattr(connection, "port", 0))
+    return ServerAddress(getattr(connection, "host", ""), getattr(connection, "port", 0))
 
 
 def _pairs(reply: Any) -> dict[str, str]:  # noqa: ANN401 - as above
     """The reply of HELLO: a mapping, or a list of names and values in turn."""
     items = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=False)
     return {text(name): text(value) for name, value in items}
-
-
-def _addresses(hosts: str, default_port: int) -> list[RedisAddress]:
-    addresses = []
-    for part in hosts.split(","):
-        match = _HOST.fullmatch(part.strip())
-        if match is None or int(match["port"] or 1) > 65_535:
-            raise ConfigError(f"PUBLISHER_URL names no Redis server; {_SHAPE}")
-        addresses.append(RedisAddress(match["host"].strip("[]"), int(match["port"] or default_port)))
-    return addresses
 
 
 def _connection_pool(url: str, connection_timeout: float) -> ConnectionPool:

@@ -13,24 +13,24 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from relay.brokers.redis.servers import RedisAddress
+from relay.brokers.server_address import ServerAddress
 from relay.core.event import OutboxEvent
 from relay.core.outcome import Away, ConnectionCut, Outcome, OutcomeSink, Resolution, TimedOut, Unreachable
 
-Answers = Mapping[RedisAddress | None, str]
+Answers = Mapping[ServerAddress | None, str]
 """Why a node does not answer, empty for one that does; None is the server that a client starts with."""
 
-Ask = Callable[[Collection[RedisAddress | None]], Coroutine[Any, Any, Answers]]
+Ask = Callable[[Collection[ServerAddress | None]], Coroutine[Any, Any, Answers]]
 """Asks these nodes and all others in use. Raises nothing."""
 
-_Undecided = tuple[OutboxEvent, Outcome, OutcomeSink, RedisAddress | None]
+_Undecided = tuple[OutboxEvent, Outcome, OutcomeSink, ServerAddress | None]
 
 
 class Shards:
     """Stands between the sessions with nodes and the sinks of the events."""
 
     def __init__(
-        self, several: Callable[[], bool], node_of: Callable[[OutboxEvent], RedisAddress | None], ask: Ask
+        self, several: Callable[[], bool], node_of: Callable[[OutboxEvent], ServerAddress | None], ask: Ask
     ) -> None:
         """``several``: whether more than one node is in use. A single server's outcomes are passed on at once."""
         self._several = several
