@@ -1,6 +1,6 @@
 """The session in use: opened on demand, replaced after it has ended. Used by NATS, Redis, RabbitMQ, SQS and SNS.
 
-What publishers with one session and one server have in common stands in ``SessionPublisher``: NATS and RabbitMQ.
+What publishers with one session have in common stands in ``SessionPublisher``: all of these but Redis.
 """
 
 from __future__ import annotations

@@ -8,32 +8,25 @@ topic is a destination.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from relay.brokers.aws.client import AwsClient, prepare
 from relay.brokers.aws.names import destination_name
 from relay.brokers.aws.options import AwsOptions, AwsTarget, read_target
 from relay.brokers.aws.services import Service, service_of, unreachable
 from relay.brokers.aws.session import FAILURES, AwsSession
-from relay.brokers.current_session import CurrentSession
+from relay.brokers.current_session import SessionPublisher
 from relay.core.durations import in_words
 from relay.core.errors import BrokerUnreachable, ConfigError
 from relay.core.event import OutboxEvent
-from relay.core.outcome import OutcomeSink, Unreachable
-from relay.core.ports import NO_MEMBERS
+from relay.core.outcome import Unreachable
 
 
-class AwsPublisher:
+class AwsPublisher(SessionPublisher[AwsOptions, AwsSession]):
     """Publishes over one session at a time; see the module's text."""
 
-    keeps_runs = False
-    blocked = ""
-    members = NO_MEMBERS
-
     def __init__(self, options: AwsOptions) -> None:
+        super().__init__(options)
         self.name: str = options.kind
-        self._options = options
-        self._current = CurrentSession(self._connect)
         self._asking: tuple[AwsClient, Service] | None = None
         """The probes' client."""
         self._making = asyncio.Lock()
@@ -43,10 +36,6 @@ class AwsPublisher:
         """Check the configuration and load the description of the service. Raises ConfigError; does not connect."""
         target = await asyncio.to_thread(read_target, self._options)
         await asyncio.to_thread(prepare, self._options.kind, target)
-
-    async def publish(self, events: Sequence[OutboxEvent], sink: OutcomeSink) -> None:
-        """Offer every event; without credentials all are unreachable."""
-        await self._current.publish(events, sink)
 
     async def probe(self, timeout: float) -> None:
         """Make a signed request on a connection of its own. Raises BrokerUnreachable."""
@@ -84,11 +73,8 @@ class AwsPublisher:
             await session.gone()
 
     async def close(self) -> None:
-        await self.abandon("the publisher was closed")
+        await super().close()
         await self._forget()
-
-    def twin(self) -> AwsPublisher:
-        return AwsPublisher(self._options)
 
     async def _forget(self) -> None:
         """The next probe has a new client, which reads the credentials again."""
