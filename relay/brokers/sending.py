@@ -45,16 +45,15 @@ class SendProgress:
         if self._transport is None:
             return False
         before = self.received
-        self.received = self.written - self._transport.get_write_buffer_size() - _unreceived(self._transport)
+        unreceived = unreceived_bytes(self._transport.get_extra_info("socket"))
+        self.received = self.written - self._transport.get_write_buffer_size() - unreceived
         return self.received > before
 
 
-def _unreceived(transport: WriteTransport) -> int:
+def unreceived_bytes(socket: Any) -> int:  # noqa: ANN401 - uvloop's is of another class
     """Bytes in the operating system's send queue that the other host has not received; 0 where it does not say."""
-    socket: Any = transport.get_extra_info("socket")
-    if socket is None:
-        return 0
     count = bytearray(4)
     with suppress(OSError, ValueError):  # closed meanwhile, or not a kind of socket that knows
-        fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, count)
+        if socket is not None:
+            fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, count)
     return int.from_bytes(count, "little")

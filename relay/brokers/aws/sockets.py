@@ -6,13 +6,13 @@ service cannot answer. The client's library hides its connections, but takes the
 
 from __future__ import annotations
 
-import fcntl
 import socket
 import struct
-import termios
 from contextlib import suppress
 from typing import Final, NamedTuple
 from weakref import WeakSet
+
+from relay.brokers.sending import unreceived_bytes
 
 _ACKED_AT: Final = 120  # byte of struct tcp_info at which tcpi_bytes_acked stands
 _INFO_BYTES: Final = 128
@@ -46,10 +46,8 @@ class Sockets:
         """Look at all sockets. Nothing waits, and nothing was received, where the operating system does not say."""
         waiting = received = 0
         for one in list(self._open):
-            count = bytearray(4)
-            with suppress(OSError, ValueError, struct.error):  # closed meanwhile, or another operating system
-                fcntl.ioctl(one.fileno(), termios.TIOCOUTQ, count)
-                waiting += int.from_bytes(count, "little")
+            waiting += unreceived_bytes(one)
+            with suppress(OSError, struct.error):  # closed meanwhile, or another operating system
                 info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
                 received += struct.unpack_from("=Q", info, _ACKED_AT)[0]
         return Progress(waiting, received)

@@ -8,8 +8,8 @@ import ssl
 from typing import Final, NamedTuple
 
 from relay.brokers.http.addresses import usable_addresses
-from relay.brokers.http.origin import Origin
-from relay.brokers.http.proxy import EgressProxy, authority, open_tunnel
+from relay.brokers.http.origin import Origin, authority
+from relay.brokers.http.proxy import EgressProxy, open_tunnel
 from relay.brokers.http.session import HttpSession, loss_of
 from relay.brokers.tls import handshake_refused
 from relay.core.durations import in_words

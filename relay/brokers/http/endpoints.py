@@ -11,14 +11,13 @@ from urllib.parse import unquote, urlsplit
 from relay.brokers.http.addresses import literal_refusal
 from relay.brokers.http.headers import lines_of
 from relay.brokers.http.options import HttpOptions
-from relay.brokers.http.origin import Origin
+from relay.brokers.http.origin import PORTS, Origin, login_in
 from relay.brokers.http.proxy import EgressProxy, read_proxy
 from relay.brokers.http.signing import Signer
 from relay.core.errors import ConfigError
 from relay.version import __version__
 
 _AGENT: Final = f"openoutbox-relay/{__version__}"
-_PORTS: Final = {"http": 80, "https": 443}
 _SHAPE: Final = (
     "write https://host/path, and percent-encode special characters (a blank is %20; in a login @ is %40, / is %2F)"
 )
@@ -73,22 +72,20 @@ def read_endpoint(options: HttpOptions) -> Endpoint:
     """
     if not _CONTENT_TYPE.fullmatch(options.content_type):
         raise ConfigError(f"HTTP_CONTENT_TYPE: {options.content_type!r} is not a media type; write application/json")
-    signer, where = Signer(options.secrets.split(), "HTTP_SECRETS"), "PUBLISHER_URL"
+    signer, where = Signer(options.secrets.split()), "PUBLISHER_URL"
     url = options.url.strip()
     try:
         parts = urlsplit(url)
         port, host = parts.port, (parts.hostname or "").encode("idna").decode()
-    except (ValueError, UnicodeError):
+    except ValueError:
         raise ConfigError(f"{where} is not the URL of an endpoint: {_SHAPE}") from None
-    if parts.scheme not in _PORTS or not host or "#" in url or not _VISIBLE.fullmatch(host + parts.path + parts.query):
+    if parts.scheme not in PORTS or not host or "#" in url or not _VISIBLE.fullmatch(host + parts.path + parts.query):
         raise ConfigError(f"{where} is not the URL of an endpoint: {_SHAPE}")
     if not options.allow_private and (refusal := literal_refusal(host)):
         raise ConfigError(f"{where}: {refusal}")
-    origin = Origin(parts.scheme, host, port or _PORTS[parts.scheme])
-    headers, login = [("Host", origin.authority), ("User-Agent", _AGENT)], None
-    if parts.username is not None:
-        text = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        login = f"Basic {base64.b64encode(text.encode()).decode()}"
+    origin = Origin(parts.scheme, host, port or PORTS[parts.scheme])
+    headers = [("Host", origin.authority), ("User-Agent", _AGENT)]
+    if (login := login_in(parts)) is not None:
         headers.append(("Authorization", login))
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     head = b"POST %s HTTP/1.1\r\n%s" % (target.encode(), lines_of(headers))

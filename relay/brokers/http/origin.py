@@ -1,8 +1,13 @@
-"""What connections to webhook receivers are shared by, and what logs and errors may show of an endpoint."""
+"""What connections to webhook receivers are shared by, what may be shown of an endpoint, and the login in its URL."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import base64
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, unquote
+
+PORTS: Final = {"http": 80, "https": 443}
+"""The usual one of each scheme."""
 
 
 class Origin(NamedTuple):
@@ -19,6 +24,17 @@ class Origin(NamedTuple):
     @property
     def authority(self) -> str:
         """The value of Host."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        usual = {"http": 80, "https": 443}[self.scheme]
-        return host if self.port == usual else f"{host}:{self.port}"
+        return authority(self.host, self.port).removesuffix(f":{PORTS[self.scheme]}")
+
+
+def authority(host: str, port: int) -> str:
+    """Host and port in a request."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def login_in(parts: SplitResult) -> str | None:
+    """The value of Authorization for a URL; None where it has no login."""
+    if parts.username is None:
+        return None
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(login.encode()).decode()}"

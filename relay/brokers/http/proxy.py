@@ -11,15 +11,15 @@ login or the receiver (407, 403) is one that refuses the relay. No event uses an
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 import socket
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from relay.brokers.http.addresses import literal_refusal
 from relay.brokers.http.headers import lines_of
+from relay.brokers.http.origin import authority, login_in
 from relay.core.errors import BrokerRefused, BrokerUnreachable, ConfigError
 
 _WHERE: Final = "HTTP_EGRESS_PROXY"
@@ -49,11 +49,6 @@ class EgressProxy:
         return b"CONNECT %s HTTP/1.1\r\n%s\r\n" % (target.encode(), lines_of([("Host", target), *login]))
 
 
-def authority(host: str, port: int) -> str:
-    """Host and port in a request."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def read_proxy(url: str | None, *, allow_private: bool) -> EgressProxy | None:
     """The proxy of HTTP_EGRESS_PROXY. Raises ConfigError, which shows no part of a URL that is wrong."""
     if not url:
@@ -61,17 +56,14 @@ def read_proxy(url: str | None, *, allow_private: bool) -> EgressProxy | None:
     try:
         parts = urlsplit(url.strip())
         port, host = parts.port, (parts.hostname or "").encode("idna").decode()
-    except (ValueError, UnicodeError):
+    except ValueError:
         raise ConfigError(f"{_WHERE} is not the URL of a proxy: {_SHAPE}") from None
     more = parts.path.strip("/") or parts.query or parts.fragment
     if parts.scheme != "http" or not re.fullmatch(r"[!-~]+", host) or not port or more:
         raise ConfigError(f"{_WHERE} is not the URL of a proxy: {_SHAPE}")
     if not allow_private and (refusal := literal_refusal(host)):
         raise ConfigError(f"{_WHERE}: {refusal}")
-    if parts.username is None:
-        return EgressProxy(host, port, None)
-    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return EgressProxy(host, port, f"Basic {base64.b64encode(login.encode()).decode()}")
+    return EgressProxy(host, port, login_in(parts))
 
 
 async def open_tunnel(connected: socket.socket, proxy: EgressProxy, target: str) -> None:

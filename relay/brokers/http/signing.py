@@ -28,9 +28,9 @@ Sign = Callable[[bytes], str]
 class Signer:
     """Signs with each of its secrets. Its ``repr`` shows none."""
 
-    def __init__(self, secrets: Iterable[str], variable: str) -> None:
-        """``secrets`` as the standard writes them; raises ConfigError, naming ``variable`` and no secret."""
-        self._signs: Sequence[Sign] = [_sign(secret, number, variable) for number, secret in enumerate(secrets, 1)]
+    def __init__(self, secrets: Iterable[str]) -> None:
+        """``secrets`` as the standard writes them; raises ConfigError, which shows none."""
+        self._signs: Sequence[Sign] = [_sign(secret, number) for number, secret in enumerate(secrets, 1)]
 
     def __bool__(self) -> bool:
         """Whether there is a secret."""
@@ -42,19 +42,19 @@ class Signer:
         return " ".join([sign(content) for sign in self._signs])
 
 
-def _sign(secret: str, number: int, variable: str) -> Sign:
+def _sign(secret: str, number: int) -> Sign:
     prefix, _, encoded = secret.partition("_")
     try:
         key = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
-        raise ConfigError(f"{variable}: secret {number} is not base64 after its prefix whsec_ or whsk_") from None
+        raise ConfigError(f"HTTP_SECRETS: secret {number} is not base64 after its prefix whsec_ or whsk_") from None
     if prefix == "whsec" and len(key) >= _SHORTEST:
         return _hmac_signer(key)
     if prefix == "whsk" and len(key) in {_SEED, 2 * _SEED}:
         return _ed25519_signer(key)
     raise ConfigError(
-        f"{variable}: secret {number} is neither whsec_ and the base64 text of at least {_SHORTEST} bytes (HMAC), nor "
-        f"whsk_ and that of an Ed25519 private key of {_SEED} or {2 * _SEED} bytes; "
+        f"HTTP_SECRETS: secret {number} is neither whsec_ and the base64 text of at least {_SHORTEST} bytes (HMAC), "
+        f"nor whsk_ and that of an Ed25519 private key of {_SEED} or {2 * _SEED} bytes; "
         "make one by: echo whsec_$(openssl rand -base64 32)"
     )
 

@@ -34,6 +34,11 @@ class Failure(NamedTuple):
     fatal: bool
 
 
+def failure_of(error: KafkaError) -> Failure:
+    """The client's error, as events are told of it."""
+    return Failure(error.name(), error.str(), error.fatal())
+
+
 class Reports:
     """What the client has reported and the session has not passed on yet."""
 
@@ -72,7 +77,7 @@ class Offer:
         self.in_client[index] = None
         if error is not None:
             self.unanswered -= 1
-            self._reports.failed.append(((event, self.sink), Failure(error.name(), error.str(), error.fatal())))
+            self._reports.failed.append(((event, self.sink), failure_of(error)))
             self._reports.answered.append(self)
             return
         if not self.acknowledged:

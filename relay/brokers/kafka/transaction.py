@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from relay.brokers.kafka.errors import COLLATERAL, FENCED, refused_message
 from relay.brokers.kafka.headers import KafkaHeaders
-from relay.brokers.kafka.offer import Failure, receipt_of
+from relay.brokers.kafka.offer import Failure, failure_of, receipt_of
 from relay.brokers.kafka.proofs import Record
 from relay.core.clock import steady_seconds
 from relay.core.durations import in_words
@@ -218,11 +218,6 @@ class Transaction:
             else:
                 self.error = None
                 return End.COMMITTED, True
-
-
-def failure_of(error: KafkaError) -> Failure:
-    """The error as events are told of it."""
-    return Failure(error.name(), error.str(), error.fatal())
 
 
 class Epoch(NamedTuple):

@@ -13,16 +13,16 @@ from relay.core.outcome import Outcome, Permanent, TimedOut, Transient, Unreacha
 
 Kind = type[Permanent] | type[Transient] | type[TimedOut] | type[Unreachable]
 
-REPLIES: MappingProxyType[int, Kind] = MappingProxyType(
+PERMANENT_REPLIES = frozenset(
     {
-        10054: Permanent,  # the message exceeds the stream's max_msg_size
-        10097: Permanent,  # the header block exceeds JetStream's 64 KiB
+        10054,  # the message exceeds the stream's max_msg_size
+        10097,  # the header block exceeds JetStream's 64 KiB
         # Everything else is transient: 10077 (the store failed; a full stream that discards new messages says so
         # too), 10047, 10028, 10023 (out of storage, memory, other resources), 10008, 10009 (no leader), 10039, 10076
         # (JetStream is off), 10109 (a sealed stream), 10167 (too many requests), and whatever is new.
     }
 )
-"""The kind of outcome by the ``err_code`` of a negative acknowledgement."""
+"""The ``err_code`` of a negative acknowledgement that no later attempt can change."""
 
 EXCEPTIONS: MappingProxyType[type[Exception], Kind] = MappingProxyType(
     {
@@ -59,8 +59,7 @@ _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f]")
 
 def classify_reply(err_code: int, description: str) -> Outcome:
     """The outcome of a negative acknowledgement."""
-    code = f"JETSTREAM_{err_code}"
-    return Permanent(code, description) if REPLIES.get(err_code) is Permanent else Transient(code, description)
+    return (Permanent if err_code in PERMANENT_REPLIES else Transient)(f"JETSTREAM_{err_code}", description)
 
 
 def classify_exception(error: Exception) -> Outcome:

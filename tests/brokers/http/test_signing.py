@@ -25,7 +25,7 @@ def secret(prefix: str = "whsec_", size: int = 32) -> str:
 
 def signed(*secrets: str, body: bytes = BODY) -> dict[str, str]:
     webhook_id, now = str(uuid.uuid4()), int(time.time())
-    signature = Signer(secrets, "HTTP_SECRETS").signatures(webhook_id, now, body)
+    signature = Signer(secrets).signatures(webhook_id, now, body)
     return {"webhook-id": webhook_id, "webhook-timestamp": str(now), "webhook-signature": signature}
 
 
@@ -38,7 +38,7 @@ def test_the_standards_library_verifies_it() -> None:
 def test_it_is_what_the_standards_library_signs(size: int) -> None:
     key, now = secret(size=size), datetime.fromtimestamp(1_700_000_000, UTC)
     theirs = Webhook(key).sign("msg", now, BODY.decode())
-    assert Signer([key], "HTTP_SECRETS").signatures("msg", 1_700_000_000, BODY) == theirs
+    assert Signer([key]).signatures("msg", 1_700_000_000, BODY) == theirs
 
 
 def test_while_a_secret_is_rotated_a_receiver_with_either_one_verifies() -> None:
@@ -85,6 +85,6 @@ def test_ed25519(with_public_key: bool) -> None:
 )
 def test_what_is_no_secret_is_refused_and_not_shown(wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"^HTTP_SECRETS: secret 2 is ") as refusal:
-        Signer([secret(), wrong], "HTTP_SECRETS")
+        Signer([secret(), wrong])
     encoded = wrong.partition("_")[2]
     assert not encoded or encoded not in str(refusal.value)
