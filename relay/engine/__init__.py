@@ -11,8 +11,12 @@ offered, ``relay`` at the stop; ``order`` says what waits behind an event and go
 
 When a broker fails: ``gate`` (the whole broker), ``away`` (one destination), ``suspects`` and ``isolate`` (a connection
 that was cut); ``destination`` has one destination or several behind one publisher. When the database fails: ``refusal``
-(one row), ``health`` (all of it: what is claimed goes on to the broker while its lease lasts, and outcomes wait).
-Beside the way: ``attempts``, ``backlog``, ``counts`` and ``series``, ``fleet``, ``look_behind``, ``losses``,
-``pauses``. What is shown of all that: ``status``; what the loops share: ``context``, ``engine_options``, ``flows``
-(which events a claim can tell apart), ``waiting``, ``probetime``.
+(one row), ``health`` (all of it: what is claimed goes on to the broker while its lease lasts, and outcomes wait), which
+also has the relay's state. Beside the way: ``attempts`` (for the delivery log), ``backlog`` (how many events wait),
+``counts`` and ``series`` (what was done in each minute), ``fleet`` (the relays of the table), ``look_behind`` (rows
+that claims have gone past), ``losses`` (live leases that another relay took), ``pauses`` (what an operator holds back).
+
+What /healthz, /readyz and /stats show of all that: ``status``; what the loops share: ``context``, ``engine_options``,
+``flows`` (which events a claim can tell apart), ``waiting`` (rests between claims, pauses between tries). Metrics are
+counted where they arise, by ``relay.core.telemetry.Telemetry``.
 """

@@ -12,33 +12,21 @@ import logging
 from collections.abc import Callable
 
 from relay.core.errors import StorageError
-from relay.core.storage import Rest
-from relay.engine.context import EngineContext
+from relay.core.storage import OutboxStorage, Rest
 
 logger = logging.getLogger(__name__)
 
 _AFTER_ERROR = Rest(1.0, claimable=False)
 
 
-class LookBehind:
-    """One loop, ``run``; the only one that calls ``look``."""
-
-    def __init__(self, context: EngineContext, wake: Callable[[], None]) -> None:
-        """``wake`` is called when a look found something to claim."""
-        self._storage = context.storage
-        self._wake = wake
-
-    async def run(self) -> None:
-        """Look, rest, without end."""
-        while True:
-            rest = await self._look()
-            if rest.claimable:
-                self._wake()
-            await asyncio.sleep(rest.seconds)
-
-    async def _look(self) -> Rest:
+async def look_behind(storage: OutboxStorage, wake: Callable[[], None]) -> None:
+    """Look, rest, without end. ``wake`` is called when a look found something to claim."""
+    while True:
         try:
-            return await self._storage.look()
+            rest = await storage.look()
         except StorageError as error:
             logger.debug("%s", error)
-            return _AFTER_ERROR
+            rest = _AFTER_ERROR
+        if rest.claimable:
+            wake()
+        await asyncio.sleep(rest.seconds)

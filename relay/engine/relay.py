@@ -1,12 +1,8 @@
 """The relay: the loops of the engine, started, watched and stopped together.
 
 Four modules tell the way of an event, in this order: ``claim`` takes it from the table, ``publish`` hands it to the
-broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes the verdict. Around them:
-``batch`` (the states of an event in between), ``inflight`` (how many at most), ``order`` (order per key), ``lease``
-(renew and reap), ``gate`` (is the broker there), ``suspects`` and ``isolate`` (which event the broker cuts connections
-on), ``away`` (destinations that do not answer while others do), ``health`` (is the database there; /readyz),
-``backlog`` (/stats), ``look_behind`` (for rows that claims have gone past), ``pauses`` (what an operator holds back),
-``fleet`` (the relays of the table), ``series`` (what was done in each minute).
+broker's client, ``decide`` turns its outcome into a verdict, ``settle`` writes the verdict. What is around them is
+named in ``relay.engine``.
 
 The loops are tasks of one event loop: only one of them runs at a time, and another one can come in between only at an
 ``await``. They meet in ``Batch``, ``InFlight``, ``RelayHealth`` and ``Offers``, where comments say how.
@@ -49,7 +45,7 @@ from relay.engine.gate import Gate
 from relay.engine.health import ping_storage
 from relay.engine.isolate import Isolation
 from relay.engine.lease import LeaseReaper, LeaseRenewer
-from relay.engine.look_behind import LookBehind
+from relay.engine.look_behind import look_behind
 from relay.engine.pauses import PauseWatch
 from relay.engine.publish import Offers
 from relay.engine.series import SeriesWatch
@@ -104,7 +100,6 @@ class Relay:
         self._renewer = LeaseRenewer(context, self._offers)
         self._reaper = LeaseReaper(context)
         self.backlog = BacklogSampler(context)
-        self._look = LookBehind(context, self._claimer.wake)
         self.pauses = PauseWatch(context, parts.pauses, self._claimer.wake)
         settler = self._settler
         self._fleet = FleetWatch(
@@ -181,7 +176,7 @@ class Relay:
         self._start("reap", self._reaper.run())
         self._start("backlog", self.backlog.run())
         self._start("ping", ping_storage(self._storage, self.health, self._options.health_check_interval))
-        self._start("look", self._look.run())
+        self._start("look", look_behind(self._storage, self._claimer.wake))
         self._start("pauses", self.pauses.run())
         self._start("fleet", self._fleet.run())
         self._start("series", self._series.run())

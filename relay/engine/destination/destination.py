@@ -20,9 +20,9 @@ Each state but flowing has an alert (docs/operate/alerts.md); ``destination_back
 A timeout alone decides nothing (docs/reference/messages.md#errors): its events are undecided until a probe with a
 deadline of its own has ended. Acknowledgements that came during a probe outweigh one that was only starved. A
 destination that goes away makes its client forget what it holds and releases it. While it is away, one probe goes out
-per retry interval; ``relay.engine.probetime`` says how long it may take. One that goes away and is found again over and
-over waits the interval in between, too. A failed probe leaves a client behind that may wait for an answer which never
-comes: so forgetting follows each of them.
+per retry interval; ``probetime`` says how long it may take. One that goes away and is found again over and over waits
+the interval in between, too. A failed probe leaves a client behind that may wait for an answer which never comes: so
+forgetting follows each of them.
 
 ``run`` is the only task that forgets; any other code may call ``shut``, which wakes it.
 """
@@ -41,8 +41,8 @@ from relay.core.errors import BrokerRefused, BrokerUnreachable
 from relay.core.event import OutboxEvent
 from relay.core.ports import Publisher
 from relay.engine.destination.parts import PROBE_GRACE, SHARED, WatchedParts, forgotten_after
+from relay.engine.destination.probetime import ProbeTime
 from relay.engine.destination.watched import Watched
-from relay.engine.probetime import ProbeTime
 from relay.engine.waiting import wait_event
 
 

@@ -27,8 +27,6 @@ from relay.engine.destination.pace import TokenBucket
 _CLOSE_WITHIN = 1.9  # seconds
 _PROBED_TOGETHER = 16  # at each health check: hundreds of webhook endpoints are not connected to every few seconds
 _MOST_NAMED = 10  # in one reason
-
-
 NO_PACES: Final[Mapping[str, TokenBucket]] = MappingProxyType({})
 
 
