@@ -29,7 +29,6 @@ _JOIN_WITHIN = 10.0  # seconds; then the relay starts, and joins with its first 
 _REMIND_SECONDS = 60.0
 _MINUTE = 60.0
 _MOST_NAMED = 10  # destinations
-_STATES = {RelayState.ACTIVE: "active", RelayState.PAUSED: "paused", RelayState.ERROR: "error"}
 
 
 class FleetWatch:
@@ -126,7 +125,7 @@ class FleetWatch:
         troubles = dict(islice(self._troubles().items(), _MOST_NAMED))
         beside = [*self._refused_rows.degraded().values(), *self._away.degraded(self._troubles()).values()]
         degraded = shown(heartbeat_reason(troubles, beside))
-        state, reason = _STATES[health.state], health.storage_error or degraded or health.broker_error
+        state, reason = health.state.name.lower(), health.storage_error or degraded or health.broker_error
         if health.state is RelayState.ACTIVE and everything is not None:
             state, reason = "paused", str(everything)
         return Heartbeat(

@@ -163,7 +163,7 @@ class Refusals:
             self._rows.name(self._doing, EventId(error.event_id), error, self._clock() + _ROUND, len(errors))
 
     def without_control(self) -> StorageError | None:
-        """No other row is there to try: the failed_rows are named. Returns the error where it is the database."""
+        """No other row is there to try: the failed rows are named. Returns the error where it is the database."""
         self._failing_since = None
         if not self._trial.failed_rows:
             return None

@@ -34,9 +34,8 @@ from relay.engine.inflight import InFlight
 SOON: Final = LATE / 4
 """Seconds without an answer after which claims look past the events of its kind, where there is no room for all."""
 _RESERVE = 4  # a quarter of the places, and of the bytes, is for destinations that answer
-_SMALLEST_SHARE = (
-    4  # room for a quarter of the places, a whole batch at most, is worth a claim: small ones cost as much
-)
+_SMALLEST_SHARE = 4
+"""Room for a quarter of the places, a whole batch at most, is worth a claim: small ones cost as much."""
 _LOOK_PAST_SHARE: Final = 0.05  # of the time
 
 
