@@ -91,16 +91,11 @@ def _set_up(stack: ExitStack, options: DemoOptions, console: Console) -> Stage:
     say(console, "starting the relay ...")
     daemon = stack.enter_context(RelayDaemon(settings))
     say(console, "the relay runs with " + " ".join(f"{name}={value}" for name, value in settings.items()))
-    return Stage(postgres, broker, daemon, _console(stack, options, postgres, console), topics)
-
-
-def _console(
-    stack: ExitStack, options: DemoOptions, postgres: PostgresServer, console: Console
-) -> ConsoleServer | None:
     if not options.lasting:
-        return None
+        return Stage(postgres, broker, daemon, None, topics)
     say(console, "starting the console ...")
-    return stack.enter_context(ConsoleServer({"STORAGE_URL": postgres.url, "DELIVERY_LOG_URL": postgres.url}))
+    server = stack.enter_context(ConsoleServer({"STORAGE_URL": postgres.url, "DELIVERY_LOG_URL": postgres.url}))
+    return Stage(postgres, broker, daemon, server, topics)
 
 
 def _play(stage: Stage, options: DemoOptions, console: Console, stopping: threading.Event) -> bool:

@@ -1,8 +1,9 @@
 """A server as a child process: its own folder and log, probed until it is ready, stopped by its process id.
 
 For the demonstration, the tests and the benchmarks. A server runs in a session of its own, so that a Ctrl-C at the
-terminal reaches only the program that started it, which then stops its servers in an order that loses nothing. If a
-server does not come up, it is stopped, and the error carries the end of its log.
+terminal reaches only the program that started it, which then stops its servers in an order that loses nothing; one
+that is killed leaves its servers running. If a server does not come up, it is stopped, and the error carries the end of
+its log.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=None if env is None else dict(env),
+                env=env,
                 user=account.uid if account else None,
                 group=account.gid if account else None,
                 extra_groups=[] if account else None,
@@ -226,7 +227,7 @@ def run_tool(
         text=True,
         errors="replace",
         check=False,
-        env=None if env is None else dict(env),
+        env=env,
         user=account.uid if account else None,
         group=account.gid if account else None,
         extra_groups=[] if account else None,

@@ -6,7 +6,7 @@ client of this machine is also given the messages of database, broker and operat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
 from typing import Any
 
@@ -24,13 +24,9 @@ _HEADERS = {"Cache-Control": "no-store"}
 _LOG_API = "/api/v1/log"
 _FOR_LOCAL_CLIENTS = "the reason is given to clients of the relay's machine"
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-_MEANINGS = {
-    "/healthz": "200 while the process and its loops live",
-    "/livez": "the same as /healthz",
-    "/readyz": "200 when database and broker answer, else 503 with the reason",
-    "/stats": "the backlog",
-    "/metrics": "metrics for Prometheus",
-}
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class _Endpoints:
@@ -39,8 +35,20 @@ class _Endpoints:
     def __init__(self, view: StatusView) -> None:
         self._view = view
 
+    def endpoints(self) -> dict[str, tuple[Endpoint, str]]:
+        """By path: what answers, and the meaning that ``/`` lists."""
+        return {
+            "/": (self.index, ""),
+            "/healthz": (self.healthz, "200 while the process and its loops live"),
+            "/livez": (self.healthz, "the same as /healthz"),
+            "/readyz": (self.readyz, "200 when database and broker answer, else 503 with the reason"),
+            "/stats": (self.stats, "the backlog"),
+            "/metrics": (self.metrics, "metrics for Prometheus"),
+        }
+
     async def index(self, _: Request) -> Response:
-        return _json({"name": "openoutbox-relay", "version": __version__, "endpoints": _MEANINGS})
+        meanings = {path: meaning for path, (_, meaning) in self.endpoints().items() if meaning}
+        return _json({"name": "openoutbox-relay", "version": __version__, "endpoints": meanings})
 
     async def healthz(self, _: Request) -> Response:
         problem = self._view.health().problem
@@ -72,18 +80,9 @@ class _Endpoints:
 
 def application(view: StatusView) -> Starlette:
     """The ASGI application that shows ``view``."""
-    answers = _Endpoints(view)
-    endpoints = {
-        "/": answers.index,
-        "/healthz": answers.healthz,
-        "/livez": answers.healthz,
-        "/readyz": answers.readyz,
-        "/stats": answers.stats,
-        "/metrics": answers.metrics,
-    }
     app = Starlette(
         routes=[
-            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in endpoints.items()),
+            *(Route(path, endpoint, methods=["GET"]) for path, (endpoint, _) in _Endpoints(view).endpoints().items()),
             *(Route(f"{_LOG_API}{rest}", _moved, methods=_METHODS) for rest in ("", "/{rest:path}")),
         ],
         exception_handlers={HTTPException: _refused, Exception: _failed},
@@ -92,7 +91,7 @@ def application(view: StatusView) -> Starlette:
     return app
 
 
-def stats_body(stats: Stats, *, local: bool = True) -> dict[str, Any]:
+def stats_body(stats: Stats, *, local: bool) -> dict[str, Any]:
     """The answer of ``/stats``: the contract's three numbers, and ours beside them.
 
     ``pending_count`` and ``retrying_count`` stand beside each other as the two series of
