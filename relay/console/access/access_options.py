@@ -75,7 +75,7 @@ def access_options(settings: Settings) -> AccessOptions:
     options = AccessOptions(
         listen=settings.console_port,
         url=settings.console_url,
-        tokens_file=_path(settings.console_tokens_file),
+        tokens_file=Path(settings.console_tokens_file) if settings.console_tokens_file is not None else None,
         api_token=settings.api_token.get_secret_value().strip() if settings.api_token is not None else None,
         provider=_provider(settings) if not problems else None,
         secret=_secret(settings),
@@ -156,7 +156,3 @@ def _provider(settings: Settings) -> ProviderOptions | None:
 def _secret(settings: Settings) -> bytes:
     secret = settings.console_secret
     return secret.get_secret_value().encode() if secret is not None else secrets.token_bytes(32)
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text is not None else None

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from relay.console.access.access_role import Identity
 from relay.console.access.gate import AccessGate
-from relay.console.access.logins import COOKIE, Login
+from relay.console.access.logins import COOKIE, Login, set_cookie
 from relay.console.access.refusal import AccessRefused
 from relay.console.access.templates import render
 
@@ -109,12 +109,4 @@ def refused_form(gate: AccessGate, request: Request, refused: AccessRefused, kep
 
 def set_login(gate: AccessGate, response: Response, login: Login) -> None:
     """Give the browser the cookie of a login."""
-    response.set_cookie(
-        COOKIE,
-        gate.logins.seal(login),
-        max_age=int(gate.options.lifetime),
-        path="/",
-        secure=True,
-        httponly=True,
-        samesite="lax",
-    )
+    set_cookie(response, COOKIE, gate.logins.seal(login), gate.options.lifetime)

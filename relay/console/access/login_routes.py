@@ -12,7 +12,7 @@ from relay.console.access.access_role import AccessRole, Identity
 from relay.console.access.credentials import mark_of
 from relay.console.access.gate import AccessGate
 from relay.console.access.login_page import ENDED, KeptForm, form_fields, login_page, resend_page, set_login
-from relay.console.access.logins import COOKIE, Login, Way
+from relay.console.access.logins import COOKIE, Login, Way, set_cookie
 from relay.console.access.refusal import AccessRefused, local_path
 from relay.console.access.route_roles import require
 
@@ -68,8 +68,7 @@ class LoginRoutes:
             everywhere = "everywhere" in fields
             (self._gate.logins.end_all_of if everywhere else self._gate.logins.end)(login)
             logger.info("%s logged out", identity.name, extra={"action": "logout", "everywhere": everywhere})
-        # The attributes must be those of the cookie, or a browser refuses this one for its name.
-        response.set_cookie(COOKIE, "", max_age=0, path="/", secure=True, httponly=True, samesite="lax")
+        set_cookie(response, COOKIE, "", 0)
         return response
 
     def admitted(

@@ -20,12 +20,14 @@ from enum import StrEnum
 from typing import Final
 
 from itsdangerous import BadData, URLSafeSerializer
+from starlette.responses import Response
 
 from relay.console.access.access_role import AccessRole, Identity
 from relay.core.origins import LiveSecret
 
 COOKIE: Final = "__Host-openoutbox"
 """A browser accepts this name only with Secure, Path=/ and no Domain, so that no other host can set it."""
+
 
 SHORTEST_SECRET: Final = 32  # characters
 
@@ -34,6 +36,14 @@ MOST_ENDED: Final = 10_000
 
 _NONCE: Final = 16  # bytes
 _LONGEST_COOKIE: Final = 4096  # bytes; browsers store no longer one
+
+
+def set_cookie(response: Response, name: str, value: str, seconds: float) -> None:
+    """Give the browser a cookie of the console; for 0 seconds, take it away.
+
+    One place for both: a browser refuses a cookie of this name whose attributes are not those that the name asks for.
+    """
+    response.set_cookie(name, value, max_age=int(seconds), path="/", secure=True, httponly=True, samesite="lax")
 
 
 class Way(StrEnum):

@@ -15,12 +15,13 @@ from relay.console.access.answer_headers import with_headers
 from relay.console.access.gate import AccessGate, Proof, Visitor
 from relay.console.access.login_page import CSRF_FIELD, KeptForm, form_fields, refused_form
 from relay.console.access.origin import from_another_site, names_this_console
-from relay.console.access.refusal import CHALLENGE, AccessRefused, answer
+from relay.console.access.refusal import AccessRefused, answer, unauthenticated
 from relay.console.access.route_roles import is_open, route_rules
 
 CSRF_HEADER: Final = "x-csrf-token"
 
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Requests by these change nothing."""
 _LARGEST_FORM: Final = 2**16  # bytes
 _LARGEST_BODY: Final = 2**18  # bytes of any other request; a change of 1,000 events by their ids has 40,000
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -73,16 +74,16 @@ class AccessMiddleware:
             raise AccessRefused(400, "send one Host header")
         if path != "/healthz" and not names_this_console(headers, options):
             raise AccessRefused(403, "this is not the address of the console; see CONSOLE_URL")
-        changes = request.method not in _SAFE
+        changes = request.method not in SAFE_METHODS
         bearer = headers.get("authorization", "").lower().startswith("bearer ")
         if changes and not bearer and from_another_site(headers, options):
             raise AccessRefused(403, "the page of another site sent this request")
         visitor = self._gate.identify(request)
         if visitor.identity is None and not is_open(path):
-            message = "log in, or send a token: Authorization: Bearer TOKEN"
+            refused = unauthenticated()
             if changes and _keeps(request):
-                raise _FormRefused(401, message, request, await _bounded(request, receive, _LARGEST_FORM))
-            raise AccessRefused(401, message, CHALLENGE)
+                raise _FormRefused(401, str(refused), request, await _bounded(request, receive, _LARGEST_FORM))
+            raise refused
         return visitor, await self._check_body(request, receive, visitor) if changes else receive
 
     async def _check_body(self, request: Request, receive: Receive, visitor: Visitor) -> Receive:

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from relay.console.access.gate import AccessGate
 from relay.console.access.login_page import login_page
 from relay.console.access.login_routes import LoginRoutes
-from relay.console.access.logins import SealedNotes, Way
+from relay.console.access.logins import SealedNotes, Way, set_cookie
 from relay.console.access.provider import Journey, LoginProvider, ProviderFailed, UserRefused
 from relay.console.access.refusal import local_path
 
@@ -51,7 +51,7 @@ class ProviderRoutes:
         except ProviderFailed as failure:
             return self._failed(request, failure)
         response = RedirectResponse(url, 303)
-        self._set_notes(response, self._notes.seal(*journey), int(JOURNEY_SECONDS))
+        set_cookie(response, COOKIE, self._notes.seal(*journey), JOURNEY_SECONDS)
         return response
 
     async def finish(self, request: Request) -> Response:
@@ -71,7 +71,7 @@ class ProviderRoutes:
             logger.warning("%s has no role", refusal, extra={"action": "login_refused", "login": str(refusal)})
             return self._page(request, _REFUSED, 403)
         response = self._logins.admitted(request, journey.target, identity, Way.PROVIDER)
-        self._set_notes(response, "", 0)
+        set_cookie(response, COOKIE, "", 0)
         return response
 
     async def end(self, request: Request) -> Response:
@@ -93,8 +93,5 @@ class ProviderRoutes:
 
     def _page(self, request: Request, message: str, status: int, target: str = "/") -> Response:
         response = login_page(self._gate, request.state.login, target, message=message, status=status)
-        self._set_notes(response, "", 0)
+        set_cookie(response, COOKIE, "", 0)
         return response
-
-    def _set_notes(self, response: Response, value: str, seconds: int) -> None:
-        response.set_cookie(COOKIE, value, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax")

@@ -27,8 +27,7 @@ class AccessRefused(RequestProblem):
         self.headers = dict(headers or {})
 
 
-CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="openoutbox"'}
-"""What a request without a login is offered."""
+_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="openoutbox"'}
 
 
 def unauthenticated() -> AccessRefused:
@@ -37,7 +36,7 @@ def unauthenticated() -> AccessRefused:
         "log in, or send a token that CONSOLE_TOKENS_FILE names, or to the API the token of API_TOKEN: Authorization: "
         "Bearer TOKEN"
     )
-    return AccessRefused(401, message, CHALLENGE)
+    return AccessRefused(401, message, _CHALLENGE)
 
 
 def too_many(wait: float) -> AccessRefused:
