@@ -21,6 +21,7 @@ from relay.console.api import causes, changes, event_types, events, inbox, log, 
 from relay.console.api import relays_and_pauses as relays_api
 from relay.console.api import settings as settings_api
 from relay.console.api.document import openapi_document
+from relay.console.api.requests import READING
 from relay.console.conditional import ConditionalGet
 from relay.console.context import Console
 from relay.console.database_places import MOST_PLACES, DatabasePlaces
@@ -35,7 +36,7 @@ from relay.console.pages import relays_and_pauses as relay_pages
 from relay.console.pages import settings as settings_pages
 from relay.console.pages import store as store_pages
 from relay.console.pages.render import page
-from relay.console.problems import RequestProblem, problem_of
+from relay.console.problems import invalid_request, problem_of
 from relay.console.readings import FreshAfterChanges
 from relay.console.static import static_files
 from relay.core.errors import OutboxError
@@ -44,7 +45,7 @@ from relay.settings.settings import Settings
 from relay.version import __version__
 
 API: Final = "/api/v1"
-_RESOURCES = (events, causes, changes, outbox, prune, event_types, relays_api, settings_api, log, store, parked, inbox)
+_RESOURCES = (events, causes, outbox, changes, prune, event_types, relays_api, settings_api, log, store, parked, inbox)
 """In the order of the document."""
 _PAGES: Final = (
     overview,
@@ -75,10 +76,9 @@ def build_console(settings: Settings) -> FastAPI:
     app.state.console = Console.of(settings)
     for error in (OutboxError, RequestValidationError, HTTPException, Exception):
         app.exception_handler(error)(_answer_error)
-    reading = Depends(access.require(access.AccessRole.READER))
     for resource in _RESOURCES:
         app.include_router(resource.router, prefix=API, dependencies=[Depends(_known_parameters)])
-    app.get(f"{API}/openapi.json", include_in_schema=False, dependencies=[reading])(partial(openapi_document, app))
+    app.get(f"{API}/openapi.json", include_in_schema=False, dependencies=READING)(partial(openapi_document, app))
     for part in _PAGES:
         app.include_router(part.router, dependencies=[Depends(_known_parameters)])
     app.mount("/static", static_files, name="static")
@@ -128,7 +128,7 @@ async def _known_parameters(request: Request) -> None:
     for name in request.query_params:
         if name not in known:
             message = f"unknown parameter {name!r}; choose from {', '.join(known) or 'none'}"
-            raise RequestProblem(422, "invalid-request", message)
+            raise invalid_request(message)
 
 
 def _query_parameters(dependant: Dependant) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Places for requests that read the outbox's database: a hung one costs the requests that need it, and no others.
 
-Each place is a thread and a connection. A request takes one when its role is admitted, and gives it back when its
-answer begins, so that a client which reads slowly holds none. While no place becomes free, those who wait are refused:
-the statements that hold them may take their whole deadline, and each queue behind them another one.
+Each place is a thread and at most two connections (``Readings.with_causes``). A request takes one when its role is
+admitted, and gives it back when its answer begins, so that a client which reads slowly holds none. While no place
+becomes free, those who wait are refused: the statements that hold them may take their whole deadline, and each queue
+behind them another one.
 """
 
 from __future__ import annotations

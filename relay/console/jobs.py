@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from relay.console.problems import RequestProblem
+from relay.console.recording import DOING
 from relay.core.errors import OutboxError
 from relay.outbox.admin.changes import Change, ChangeState, Request, begin, record_progress
 from relay.outbox.admin.connection import operating, short_transaction
@@ -31,7 +32,6 @@ class Work(Protocol):
         """``on_batch`` receives the total after each batch, and may raise to stop; ``change_id`` is the record's."""
 
 
-_DOING: Final = "recording a change"
 _log = logging.getLogger(__name__)
 
 STOPPED_BY_PROCESS: Final = "the console was stopped; the same selection changes the rest"
@@ -69,7 +69,7 @@ class ChangeJobs:
         Raises RequestProblem while ``MOST_JOBS`` run, RecordMissing, KeyReused, and the errors of the database.
         """
         with self._lock:
-            with operating(self._url, self._table, _DOING) as connection, short_transaction(connection):
+            with operating(self._url, self._table, DOING) as connection, short_transaction(connection):
                 change, new = begin(connection, self._table, request, action, described, expected)
                 if new:
                     self._refuse_more()  # in the transaction: what is refused is not recorded
@@ -106,7 +106,7 @@ class ChangeJobs:
         """Change the events, and record each batch; how many they are, and how it ended."""
         events = 0
         try:
-            with operating(self._url, self._table, _DOING) as connection:
+            with operating(self._url, self._table, DOING) as connection:
 
                 def on_batch(total: int) -> None:
                     nonlocal events
@@ -127,7 +127,7 @@ class ChangeJobs:
         deadline = time.monotonic() + _RECORDED_WITHIN
         while True:
             try:
-                with operating(self._url, self._table, _DOING) as connection:
+                with operating(self._url, self._table, DOING) as connection:
                     record_progress(connection, self._table, change_id, events, state, error)
             except OutboxError as failure:
                 if time.monotonic() < deadline and not self._closing.wait(_AGAIN_AFTER):

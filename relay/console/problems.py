@@ -44,6 +44,11 @@ class RequestProblem(OutboxError):
         self.headers: Mapping[str, str] = headers or {}
 
 
+def invalid_request(message: str) -> RequestProblem:
+    """A parameter, a field or a body that is not one: 422."""
+    return RequestProblem(422, "invalid-request", message)
+
+
 class Problem(NamedTuple):
     """What went wrong, as RFC 9457 names its parts."""
 

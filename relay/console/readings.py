@@ -16,6 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relay.app.broken import OutboxState, read_state
+from relay.console.access.middleware import SAFE_METHODS
 from relay.core.errors import StorageBusy
 from relay.outbox.admin.event_types import read_event_types
 from relay.outbox.admin.explain import FailureReading, read_causes
@@ -28,7 +29,6 @@ FRESH: Final = 1.0
 """Seconds for which a reading is shown again; a slow one a hundred times as long as it took."""
 _REST: Final = 100.0
 _LONGEST_FRESH: Final = 10.0  # seconds
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class _Outcome(NamedTuple, Generic[T]):
@@ -119,7 +119,7 @@ class FreshAfterChanges:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http" or scope["method"] in _SAFE:
+        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
             await self._app(scope, receive, send)
             return
 

@@ -8,20 +8,14 @@ from datetime import datetime
 from typing import TypeVar
 
 from relay.console.context import Console
-from relay.console.problems import RequestProblem
+from relay.console.problems import RequestProblem, invalid_request
 from relay.console.recording import DOING, recorded
 from relay.core.durations import time_text
 from relay.core.errors import ConfigError, SchemaError
 from relay.core.pause import Pause, PauseTarget
 from relay.outbox.admin.changes import Change, Request
 from relay.outbox.admin.connection import Connection
-from relay.outbox.admin.pause import (
-    check_pause,
-    list_pauses,
-    pause_within,
-    pausing,
-    resume_within,
-)
+from relay.outbox.admin.pause import check_pause, list_pauses, pause_within, pausing, resume_within
 from relay.outbox.admin.relays import FleetMember, RelaySettings, list_relays, list_settings
 from relay.outbox.table_check import UNDEFINED_TABLE
 
@@ -62,7 +56,7 @@ def _optional(read: Callable[[], list[T]]) -> list[T] | None:
 
 
 def set_pause(console: Console, target: PauseTarget, until: datetime | None, request: Request) -> Change:
-    """Pause, once for a key. Raises RequestProblem for an invalid target or end, SchemaError without the extension."""
+    """Pause, once for a key. Raises RequestProblem for an invalid target or end, and without the extension."""
     described = {**_described(target), "until": time_text(until, "microseconds") if until is not None else None}
 
     def work(connection: Connection) -> int:
@@ -74,28 +68,18 @@ def set_pause(console: Console, target: PauseTarget, until: datetime | None, req
         return _recorded(console, "pause", described, request, work)
 
 
-def end_pause(console: Console, target: PauseTarget, request: Request) -> Change:
-    """Resume, once for a key; the change has no event when nothing was paused. Raises as ``set_pause``."""
+def end_pause(console: Console, target: PauseTarget | None, request: Request) -> Change:
+    """Resume a target, or for None everything; once for a key. The change counts the pauses that ended.
+
+    Raises as ``set_pause``.
+    """
+    described: dict[str, object] = {"pauses": "every"} if target is None else _described(target)
     with _refusing():
-        check_pause(target, None)
+        if target is not None:
+            check_pause(target, None)
         return _recorded(
-            console,
-            "resume",
-            _described(target),
-            request,
-            lambda connection: len(resume_within(connection, console.table, target)),
+            console, "resume", described, request, lambda its: len(resume_within(its, console.table, target))
         )
-
-
-def end_every_pause(console: Console, request: Request) -> Change:
-    """Resume everything, once for a key; the change counts the pauses that ended. Raises as ``set_pause``."""
-    return _recorded(
-        console,
-        "resume",
-        {"pauses": "every"},
-        request,
-        lambda connection: len(resume_within(connection, console.table, None)),
-    )
 
 
 @contextmanager
@@ -104,7 +88,7 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise RequestProblem(422, "invalid-request", str(error)) from error
+        raise invalid_request(str(error)) from error
 
 
 def _described(target: PauseTarget) -> dict[str, object]:
@@ -114,5 +98,6 @@ def _described(target: PauseTarget) -> dict[str, object]:
 def _recorded(
     console: Console, action: str, described: dict[str, object], request: Request, work: Callable[[Connection], int]
 ) -> Change:
+    pauses_of_console(console)  # raises without the extension
     with pausing(console.url, console.table, DOING) as connection:
         return recorded(connection, console.table, action, described, request, lambda: work(connection))

@@ -60,15 +60,16 @@ class StoreAccess(StoreThread[StoreBrowser]):
 
         async def read(store: StoreBrowser) -> T:
             if await store.summary() is None:
-                raise RequestProblem(503, "store-missing", store_missing(self.schema))
+                raise store_missing(self.schema)
             return await work(store)
 
         return await super().read(read)
 
 
-def store_missing(schema: str) -> str:
-    """What to do where no event store is installed."""
-    return (
+def store_missing(schema: str) -> RequestProblem:
+    """The answer where no event store is installed."""
+    message = (
         f"no event store is installed in schema {schema} of this database: run as the owner relay-cli store migrate, "
         "and set EVENT_STORE_SCHEMA where it is in another schema; docs/guide/event-store.md has the rest"
     )
+    return RequestProblem(503, "store-missing", message)

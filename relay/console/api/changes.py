@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from relay.console.access import Identity
-from relay.console.api.models import BulkBody, BulkDryRun, ChangeItem, ChangeItems, Selected, moment_text
+from relay.console.api.models import TIME, ApiModel, ChangeItem, DryRun, Stamp, Time, Words, moment_text
 from relay.console.api.requests import READING, IdempotencyKey, Operator, cause_of, change_request
 from relay.console.context import Console, ConsoleParts
-from relay.console.problems import RequestProblem
+from relay.console.problems import RequestProblem, invalid_request
 from relay.outbox.admin import changes
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.bulk import KINDS, BulkCount, change_events, count_events
@@ -24,6 +25,57 @@ from relay.outbox.admin.selection import COUNT_MOST, Kind, Selection
 router = APIRouter(tags=["changes"])
 
 _LARGEST_NUMBER: Final = 2**63 - 1
+
+
+class Selected(ApiModel):
+    """Which events a change takes, as a search names them; at least one of the fields must be set."""
+
+    status: list[Literal["pending", "dead", "delivered"]] = Field(
+        [],
+        max_length=2,
+        description="Absent: `dead` for a replay, `pending` for every other action.",
+        examples=[["dead"]],
+    )
+    event_ids: list[UUID] = Field([], max_length=1000)
+    event_type: Words | None = Field(None, examples=["user.signup"])
+    partition_key: Words | None = None
+    error: Words | None = Field(None, description="Part of `last_error`, in any case.")
+    error_code: Words | None = Field(
+        None, description="What `last_error` says before its first colon.", examples=["MSG_SIZE_TOO_LARGE"]
+    )
+    cause: Words | None = Field(
+        None, description="The name of a cause, as `GET /causes` lists it.", examples=["MSG_SIZE_TOO_LARGE:1f0a9c22b7"]
+    )
+    since: Time | None = Field(None, description="When events entered their status, at the earliest.")
+    until: Time | None = Field(None, description="The same, before this time.")
+    unchanged_since: Time | None = Field(
+        None,
+        description="When you saw the events, as in `at` of a dry run: events that were changed later are left out.",
+    )
+
+
+class BulkBody(ApiModel):
+    """One action on many events."""
+
+    action: Action = Field(examples=["replay"])
+    selection: Selected
+    limit: int | None = Field(None, ge=1, le=2**40, description="Most events; the oldest are taken.")
+    rate: float | None = Field(None, gt=0, le=1e6, description="Most events a second.", examples=[100])
+    reason: Words = Field("", description="Recorded with the change.", examples=["the limit was raised"])
+    dry_run: bool = Field(False, description="Count the events, and change nothing.")
+
+
+class BulkDryRun(DryRun):
+    """What a change of many events would do now."""
+
+    at: Stamp = Field(description="The database's time before the count; for `unchanged_since`.", examples=[TIME])
+
+
+class ChangeItems(ApiModel):
+    """A page of changes, newest first."""
+
+    items: list[ChangeItem]
+    next: str | None = Field(description="Cursor of the next page; null at the end.")
 
 
 @router.post("/changes", status_code=202, responses={200: {"model": BulkDryRun, "description": "A dry run."}})
@@ -106,7 +158,7 @@ def selection_of(action: Action, selected: Selected) -> Selection:
     """The events that a request selects. Raises RequestProblem for one that selects nothing in particular."""
     narrowing = selected.model_dump(exclude={"status", "unchanged_since"}, exclude_defaults=True)
     if not narrowing and not selected.status:
-        raise RequestProblem(422, "invalid-request", "selection: name a status, ids, a type, a key, an error or a time")
+        raise invalid_request("selection: name a status, ids, a type, a key, an error or a time")
     return Selection(
         _kinds(action, selected),
         tuple(selected.event_ids),
@@ -127,7 +179,7 @@ def _kinds(action: Action, selected: Selected) -> tuple[Kind, ...]:
     for kind in kinds:
         if kind not in KINDS[action]:
             allowed = " and ".join(KINDS[action])
-            raise RequestProblem(422, "invalid-request", f"selection: {action} takes {allowed} events, not {kind} ones")
+            raise invalid_request(f"selection: {action} takes {allowed} events, not {kind} ones")
     return kinds
 
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from openoutbox.identity import LONGEST_ID
-from relay.console.api.models import ApiModel, ChangeItem, Stamp, Words, stored, with_headers
+from relay.console.api.models import ApiModel, ChangeItem, Encoding, Stamp, Words, stored, with_headers
 from relay.console.api.requests import READING, IdempotencyKey, Operator, Reader, change_request
 from relay.console.context import Console, ConsoleParts, shows_payloads
 from relay.console.problems import RequestProblem
@@ -68,7 +68,7 @@ class LetterDetail(_Letter):
     error: str | None
     headers: Any = Field(description="Null when the role may not see it.")
     payload: str | None = Field(description="Null when the role may not see it.")
-    payload_encoding: Literal["utf-8", "base64", "hidden"]
+    payload_encoding: Encoding
 
     @classmethod
     def of(cls, letter: ShownLetter, *, visible: bool) -> LetterDetail:

@@ -11,7 +11,7 @@ from pydantic import Field
 from relay.console.api.models import ApiModel, ChangeItem, Stamp, Words
 from relay.console.api.requests import READING, IdempotencyKey, Operator, change_request
 from relay.console.context import Console, ConsoleParts
-from relay.console.problems import RequestProblem
+from relay.console.problems import RequestProblem, invalid_request
 from relay.console.recording import recorded, recording
 from relay.console.stores import store_missing
 from relay.core.errors import SchemaError
@@ -87,7 +87,11 @@ def retry_parked_streams(
     The change's `events` counts the streams.
     """
     request = change_request(identity, idempotency_key, body.reason)
-    return ChangeItem.model_validate(retry_parked(console, body, request))
+    if (body.tenant_id is None) != (body.stream_id is None):
+        message = "tenant_id and stream_id: set both, or none to retry all parked streams"
+        raise invalid_request(message)
+    stream = None if body.tenant_id is None or body.stream_id is None else (body.tenant_id, body.stream_id)
+    return ChangeItem.model_validate(_changed(console, "retry", body, request, stream))
 
 
 @router.post("/skip")
@@ -96,21 +100,7 @@ def skip_parked_event(
 ) -> ChangeItem:
     """Give up the event at which a stream is parked; the running consumer goes on with the next one of the stream."""
     request = change_request(identity, idempotency_key, body.reason)
-    return ChangeItem.model_validate(skip_parked(console, body, request))
-
-
-def retry_parked(console: Console, body: ParkedRetryBody, request: Request) -> Change:
-    """Retry, once for a key. Raises RequestProblem for a stream that is not parked, and as ``recorded``."""
-    if (body.tenant_id is None) != (body.stream_id is None):
-        message = "tenant_id and stream_id: set both, or none to retry all parked streams"
-        raise RequestProblem(422, "invalid-request", message)
-    stream = None if body.tenant_id is None or body.stream_id is None else (body.tenant_id, body.stream_id)
-    return _changed(console, "retry", body, request, stream)
-
-
-def skip_parked(console: Console, body: ParkedSkipBody, request: Request) -> Change:
-    """Skip, once for a key. Raises RequestProblem for a stream that is not parked, or is retried now."""
-    return _changed(console, "skip", body, request, (body.tenant_id, body.stream_id))
+    return ChangeItem.model_validate(_changed(console, "skip", body, request, (body.tenant_id, body.stream_id)))
 
 
 def _changed(
@@ -120,6 +110,7 @@ def _changed(
     request: Request,
     stream: tuple[UUID, UUID] | None,
 ) -> Change:
+    """The recorded change. Raises RequestProblem for a stream that is not parked, or is retried now."""
     described = body.model_dump(mode="json", exclude={"reason"}, exclude_none=True)
     schema, name = console.store.schema, body.subscription
     advice = f"run as the owner: relay-cli store grant USER console --schema {schema}, with the user of the console"
@@ -139,7 +130,7 @@ def _changed(
     except SchemaError as error:
         if error.sqlstate != UNDEFINED_TABLE:
             raise
-        raise RequestProblem(503, "store-missing", store_missing(schema)) from error
+        raise store_missing(schema) from error
 
 
 def _not_parked(subscription: str, stream: tuple[UUID, UUID]) -> RequestProblem:

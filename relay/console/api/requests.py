@@ -10,7 +10,7 @@ from fastapi import Depends, Header
 from relay.console.access import AccessRole, Identity, require
 from relay.console.conditional import digest
 from relay.console.context import shows_payloads
-from relay.console.problems import RequestProblem
+from relay.console.problems import RequestProblem, invalid_request
 from relay.outbox.admin.causes import CauseMark
 from relay.outbox.admin.changes import LONGEST_KEY, Request
 from relay.postgres.codec import Moment
@@ -71,7 +71,7 @@ def cause_of(text: str | None) -> CauseMark | None:
     try:
         return None if text is None else CauseMark.parse(text)
     except ValueError as error:
-        raise RequestProblem(422, "invalid-request", f"cause: {error}") from None
+        raise invalid_request(f"cause: {error}") from None
 
 
 def header_filter(text: str | None, identity: Identity) -> tuple[str, str] | None:
@@ -81,7 +81,7 @@ def header_filter(text: str | None, identity: Identity) -> tuple[str, str] | Non
     _refuse_readers("header", identity)
     name, sign, value = text.partition("=")
     if not sign:
-        raise RequestProblem(422, "invalid-request", f"header: {text!r} is not of the form name=value")
+        raise invalid_request(f"header: {text!r} is not of the form name=value")
     return name, value
 
 

@@ -44,7 +44,7 @@ async def retrieve_store(console: ConsoleParts) -> StoreItem:
     """The event store as a whole."""
     summary = await console.store.summary()
     if summary is None:
-        raise RequestProblem(503, "store-missing", store_missing(console.store.schema))
+        raise store_missing(console.store.schema)
     return StoreItem.model_validate({"schema_name": console.store.schema, **summary._asdict()})
 
 

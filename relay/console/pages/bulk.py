@@ -9,13 +9,13 @@ from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from relay.console.api.changes import begin_change, counted
-from relay.console.api.models import BulkBody, moment_text
+from relay.console.api.changes import BulkBody, begin_change, counted
+from relay.console.api.models import moment_text
 from relay.console.api.requests import Operator
 from relay.console.context import ConsoleParts
 from relay.console.pages.form_fields import Text, as_request, text_field, time_field
 from relay.console.pages.render import page
-from relay.console.problems import RequestProblem
+from relay.console.problems import invalid_request
 from relay.outbox.admin.actions import Action
 from relay.outbox.admin.bulk import KINDS
 from relay.outbox.admin.overview import MOST_COUNTED
@@ -142,5 +142,5 @@ def _count(text: str, field: str) -> int | None:
     if not text.strip():
         return None
     if not text.strip().isdecimal() or not 0 < int(text) <= 1_000_000_000:
-        raise RequestProblem(422, "invalid-request", f"{field}: {text!r} is not a whole number above 0")
+        raise invalid_request(f"{field}: {text!r} is not a whole number above 0")
     return int(text)

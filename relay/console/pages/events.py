@@ -12,22 +12,21 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from relay.console.api.events import changed_event, explained_event
 from relay.console.api.requests import Operator, Reader, cause_of, change_request, etag, expected_version
 from relay.console.context import Console, ConsoleParts
 from relay.console.pages.bulk import links
-from relay.console.pages.form_fields import Text, id_field, status_field, text_field, time_field
+from relay.console.pages.form_fields import Text, status_field, text_field, time_field, uuid_field
 from relay.console.pages.payloads import ShownPayload
 from relay.console.pages.render import page
 from relay.core.errors import OutboxError
 from relay.core.event import Status
 from relay.core.json_text import members
 from relay.deliverylog import ListAttempts
-from relay.outbox.admin.actions import Action, EventAction, EventMissing, change_event
+from relay.outbox.admin.actions import Action, EventAction
 from relay.outbox.admin.browse import ShownEvent
-from relay.outbox.admin.explain import explain_event
 from relay.outbox.admin.search import EventSearch, search_events
 from relay.outbox.admin.why import Reason
-from relay.routing.reported import read_reported
 
 router = APIRouter(include_in_schema=False)
 
@@ -75,7 +74,7 @@ def search_page(
 ) -> Response:
     """The search, or the event whose id was written."""
     if fields.event_id.strip():
-        return RedirectResponse(f"/events/{id_field(fields.event_id)}", 303)
+        return RedirectResponse(f"/events/{uuid_field(fields.event_id, 'an event')}", 303)
     result = search_events(console.url, console.table, fields.search())
     used = fields.filters()
     return page(
@@ -99,10 +98,7 @@ async def event_page(
     request: Request, console: ConsoleParts, identity: Reader, event_id: UUID, done: Action | None = None
 ) -> HTMLResponse:
     """One event, its payload where the role may see it, and its attempts where there is a delivery log."""
-    explained = await run_in_threadpool(explain_event, console.url, console.table, event_id, read_reported)
-    if explained is None:
-        raise EventMissing(f"there is no event {event_id} in table {console.table}")
-    event, why = explained
+    event, why = await run_in_threadpool(explained_event, console, event_id)
     attempts, log_trouble = await _attempts(console, event_id)
     return page(
         request,
@@ -133,9 +129,7 @@ def act(
 ) -> Response:
     """Change the event, if it is as the page showed it, and show it again."""
     wish = EventAction(action, event_id, expected_version(version))
-    window = console.duplicate_window() if action is Action.REPLAY else 0.0
-    request = change_request(identity, idempotency_key, reason)
-    change, _ = change_event(console.url, console.table, wish, request, window)
+    change = changed_event(console, wish, change_request(identity, idempotency_key, reason))
     gone = action is Action.CANCEL
     return RedirectResponse(f"/changes/{change.change_id}" if gone else f"/events/{event_id}?done={action}", 303)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, ValidationError
 
-from relay.console.problems import RequestProblem
+from relay.console.problems import invalid_request
 from relay.core.event import Status
 
 Text = Annotated[str, Field(max_length=500)]
@@ -22,12 +22,7 @@ def as_request(model: type[Model], values: Mapping[str, object]) -> Model:
         return model.model_validate(values)
     except ValidationError as error:
         problems = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
-        raise RequestProblem(422, "invalid-request", problems) from error
-
-
-def id_field(text: str) -> UUID:
-    """An event's id."""
-    return uuid_field(text, "an event")
+        raise invalid_request(problems) from error
 
 
 def uuid_field(text: str, noun: str) -> UUID:
@@ -35,7 +30,7 @@ def uuid_field(text: str, noun: str) -> UUID:
     try:
         return UUID(text.strip())
     except ValueError:
-        raise RequestProblem(422, "invalid-request", f"{text!r} is not the id of {noun}, which is a UUID") from None
+        raise invalid_request(f"{text!r} is not the id of {noun}, which is a UUID") from None
 
 
 def status_field(text: str) -> tuple[Status, ...]:
@@ -45,13 +40,13 @@ def status_field(text: str) -> tuple[Status, ...]:
     try:
         return (Status(text),)
     except ValueError:
-        raise RequestProblem(422, "invalid-request", f"{text!r} is not a status") from None
+        raise invalid_request(f"{text!r} is not a status") from None
 
 
 def text_field(value: str) -> str | None:
     """A text, or None for an empty field."""
     if "\x00" in value:
-        raise RequestProblem(422, "invalid-request", "a field holds a NUL character, which no event has")
+        raise invalid_request("a field holds a NUL character, which no event has")
     return value.strip() or None
 
 
@@ -62,9 +57,9 @@ def time_field(text: str) -> datetime | None:
     try:
         value = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise RequestProblem(422, "invalid-request", f"{text!r} is not a time; write 2026-03-10T12:00") from None
+        raise invalid_request(f"{text!r} is not a time; write 2026-03-10T12:00") from None
     try:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:
         message = f"{text!r} has no time in UTC: it must be within the years 1 to 9999"
-        raise RequestProblem(422, "invalid-request", message) from None
+        raise invalid_request(message) from None

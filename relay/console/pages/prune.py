@@ -8,8 +8,8 @@ from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from relay.console.api.models import PruneBody, moment_text
-from relay.console.api.prune import begin_prune, counted
+from relay.console.api.models import moment_text
+from relay.console.api.prune import PruneBody, begin_prune, counted
 from relay.console.api.requests import Admin
 from relay.console.context import ConsoleParts
 from relay.console.pages.form_fields import as_request

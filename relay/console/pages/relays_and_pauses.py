@@ -11,7 +11,7 @@ from relay.console.api.requests import Operator, Reader, change_request
 from relay.console.context import ConsoleParts
 from relay.console.pages.form_fields import time_field
 from relay.console.pages.live import live_page
-from relay.console.relays_and_pauses import end_every_pause, end_pause, set_pause
+from relay.console.relays_and_pauses import end_pause, set_pause
 from relay.core.pause import PauseScope, PauseTarget
 from relay.outbox.admin.relays import differences
 
@@ -74,5 +74,5 @@ def resume_events(
 @router.post("/pauses/resume-all")
 def resume_everything(console: ConsoleParts, identity: Operator, idempotency_key: Annotated[str, Form()]) -> Response:
     """End every pause, and show that nothing is paused."""
-    end_every_pause(console, change_request(identity, idempotency_key, ""))
+    end_pause(console, None, change_request(identity, idempotency_key, ""))
     return RedirectResponse("/fleet", 303)
