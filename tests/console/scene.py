@@ -189,8 +189,11 @@ def scene(admin_url: str, events: int = 10_000, *, ugly: bool = False) -> Iterat
         ):
             connection.execute(statement.encode())
     with ExitStack() as stack:
-        for name in ("relay-1", f"relay-{'2' * 100}" if ugly else "relay-2"):
-            relay = stack.enter_context(Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "null", "RELAY_ID": name}))
+        relays = [
+            stack.enter_context(Daemon(outbox.relay_url, {"PUBLISHER_TYPE": "null", "RELAY_ID": name}))
+            for name in ("relay-1", f"relay-{'2' * 100}" if ugly else "relay-2")
+        ]
+        for relay in relays:
             relay.wait_ready()
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         access = {
