@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -15,6 +15,7 @@ from relay.console.app import build_console
 from relay.settings.settings import Settings
 from tests.support.console import chromium
 from tests.support.fixtures.outbox import Outbox
+from tests.support.fixtures.postgres import Database, create_database, drop_database
 
 ADDRESS = "http://127.0.0.1:8090"
 
@@ -48,10 +49,14 @@ def client_of(url: str, **variables: str) -> ConsoleClient:
     return ConsoleClient(build_console(Settings.from_env({"STORAGE_URL": url, **variables})))
 
 
+EXTENSIONS: Final = ("console", "pause", "fleet", "series")
+"""Those that the console needs."""
+
+
 @pytest.fixture
 def outbox_extensions(request: pytest.FixtureRequest) -> Sequence[str]:
-    """Those that the console needs, for a test of ``recorded``."""
-    return ("console", "pause", "fleet", "series") if "recorded" in request.fixturenames else ()
+    """``EXTENSIONS`` for a test of ``recorded``."""
+    return EXTENSIONS if "recorded" in request.fixturenames else ()
 
 
 @pytest.fixture
@@ -64,6 +69,15 @@ def recorded(outbox: Outbox) -> Outbox:
 def console(recorded: Outbox) -> ConsoleClient:
     """A client of the console, as its administrator."""
     return client_of(recorded.url_of("console"))
+
+
+@pytest.fixture(scope="module")
+def unchanged(outbox_templates: Callable[[Sequence[str]], Database]) -> Iterator[ConsoleClient]:
+    """A client of one console for all tests of a module whose requests are refused, and so change nothing."""
+    template = outbox_templates(EXTENSIONS)
+    database = create_database(template.admin_url, template=template.name)
+    yield client_of(Outbox(database, database.url).url_of("console"))
+    drop_database(database)
 
 
 @pytest.fixture(scope="module")

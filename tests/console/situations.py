@@ -18,8 +18,8 @@ from relay.outbox.admin.pause import pause
 from relay.postgres.sql import TableName
 from tests.console.serving import serving
 from tests.support.daemon import Daemon
-from tests.support.fixtures.database import Database
-from tests.support.fixtures.outbox import Outbox, Row, extended
+from tests.support.fixtures.database import Database, create_database, drop_database
+from tests.support.fixtures.outbox import Outbox, Row
 from tests.support.servers.tcp_proxy import Mode, TcpProxy
 from tests.support.waiting import wait_until
 
@@ -165,11 +165,12 @@ SITUATIONS: Final[tuple[Callable[[Situation], None], ...]] = (
 
 @contextmanager
 def all_situations(template: Database, redis_url: str) -> Iterator[dict[str, Situation]]:
-    """All of them, by the names of their functions; they come about at the same time."""
+    """All of them on copies of the template, by the names of their functions; they come about at the same time."""
     with ExitStack() as stack:
         made = {}
         for each in SITUATIONS:
-            database = stack.enter_context(extended(template, EXTENSIONS))
+            database = create_database(template.admin_url, template=template.name)
+            stack.callback(drop_database, database)
             made[each.__name__] = Situation(Outbox(database, database.url), redis_url, stack)
 
         def make(begin: Callable[[Situation], None]) -> None:

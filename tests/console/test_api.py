@@ -244,9 +244,9 @@ def test_many_cancelled_events_are_kept_with_their_change(console: ConsoleClient
     ],
 )
 def test_errors_are_problems(
-    console: ConsoleClient, method: str, path: str, arguments: dict[str, Any], expected: tuple[int, str]
+    unchanged: ConsoleClient, method: str, path: str, arguments: dict[str, Any], expected: tuple[int, str]
 ) -> None:
-    assert problem(console.request(method, f"{API}{path}", **arguments)) == expected
+    assert problem(unchanged.request(method, f"{API}{path}", **arguments)) == expected
 
 
 def test_without_the_record_nothing_is_changed(outbox: Outbox) -> None:

@@ -6,7 +6,7 @@ What is broken and since when, why this event is not delivered, and what cures i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.cli.running import call_cli
-from tests.console.situations import WAITING, Situation, all_situations
+from tests.console.situations import EXTENSIONS, WAITING, Situation, all_situations
 from tests.support.fixtures.database import Database
 from tests.support.servers.tcp_proxy import Mode
 from tests.support.waiting import DEADLINE, patience, wait_until
@@ -46,9 +46,9 @@ WHY = {
 
 
 @pytest.fixture(scope="module")
-def situations(outbox_template: Database, redis_url: str) -> Iterator[dict[str, Situation]]:
+def situations(outbox_templates: Callable[[Sequence[str]], Database], redis_url: str) -> Iterator[dict[str, Situation]]:
     """All of them."""
-    with all_situations(outbox_template, redis_url) as made:
+    with all_situations(outbox_templates(EXTENSIONS), redis_url) as made:
         yield made
 
 

@@ -269,8 +269,8 @@ def test_all_events_of_a_search_are_changed_as_the_form_counted_them(console: Co
         ("/nothing", 404, "Not found"),
     ],
 )
-def test_errors_are_pages(console: ConsoleClient, path: str, status: int, message: str) -> None:
-    response = console.get(path)
+def test_errors_are_pages(unchanged: ConsoleClient, path: str, status: int, message: str) -> None:
+    response = unchanged.get(path)
     assert response.status_code == status
     assert message in text_of(response)
 
