@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from pyspark.sql import SparkSession
 from relay.deliverylog import LogEntry, open_delivery_log
 from relay.spark.jobs.archive.formats import open_archive
 from relay.spark.jobs.archive.job import run as run_archive
-from relay.spark.jobs.report.job import run
+from relay.spark.jobs.report.arguments import ReportArguments
+from relay.spark.jobs.report.job import _outcomes, run
 from relay.spark.jobs.report.outcomes import by_type, failures, from_archive, totals
 from tests.deliverylog.making import entry, event
 from tests.spark.history import answering
@@ -105,10 +107,11 @@ def test_an_archives_days_are_those_of_utc_whatever_the_zone_of_the_bounds(
         "(gen_random_uuid(), 'orders', '', 'DELIVERED', '2026-03-11 00:30:00Z')"
     )
     assert answering(run_archive, "archive", outbox, capsys)(f"{tmp_path}/archive")["archived"] == 2
-    report = ["--archive", f"{tmp_path}/archive", "--output", f"{tmp_path}/report"]
-    for bound in ("--since=2026-03-11T04:00:00+05:00", "--until=2026-03-10T20:00:00-05:00"):
-        assert run("report", [*report, bound]) == 0
-        assert capsys.readouterr().out.startswith("2 delivered, ")
+    since = datetime(2026, 3, 11, 4, tzinfo=timezone(timedelta(hours=5)))
+    until = datetime(2026, 3, 10, 20, tzinfo=timezone(timedelta(hours=-5)))
+    job = ReportArguments(archive=f"{tmp_path}/archive", output=f"{tmp_path}/report")
+    for bounded in (replace(job, since=since), replace(job, until=until)):
+        assert _outcomes(spark, bounded).count() == 2
 
 
 def test_an_empty_report(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
