@@ -106,7 +106,10 @@ def rows(
     connection: Connection, path: str, table: TableName, parameters: Mapping[str, object]
 ) -> list[tuple[Any, ...]]:
     """The rows that a statement on the inbox returns, for example ``inbox/admin:size``."""
-    return fetch(connection, _sql(path, table), parameters)
+    names = {DEFAULT_INBOX: table}
+    if path.startswith("inbox/letters:"):
+        names[DEFAULT_TRIES] = tries_of(table)
+    return fetch(connection, statement(path, names=names), parameters)
 
 
 @contextmanager
@@ -132,10 +135,3 @@ def _is_inbox(found: Sequence[tuple[Any, ...]], table: TableName) -> bool:
     if faults:
         raise SchemaError(f"table {table} is not an inbox; nothing was changed: {'; '.join(faults)}")
     return True
-
-
-def _sql(path: str, table: TableName) -> LiteralString:
-    names = {DEFAULT_INBOX: table}
-    if path.startswith("inbox/letters:"):
-        names[DEFAULT_TRIES] = tries_of(table)
-    return statement(path, names=names)

@@ -32,24 +32,6 @@ from relay.postgres.sql import (
 _FOLDER = "outbox/extensions"
 _SQL_API = "sql-api"
 
-REPLAYS = "openoutbox_replays"
-"""The table of ``replay_audit.sql``."""
-
-CHANGES = "openoutbox_changes"
-"""The table of ``console.sql``."""
-
-CANCELLED = "openoutbox_cancelled"
-"""The other table of ``console.sql``."""
-
-RELAYS = "openoutbox_relays"
-"""The table of ``fleet.sql``."""
-
-PAUSES = "openoutbox_pauses"
-"""The table of ``pause.sql``."""
-
-SERIES = "openoutbox_series"
-"""The table of ``series.sql``."""
-
 ORDER_INDEXES = ("order_waiting", "order_dead", "order_keyless", "order_again")
 """The roles of the indexes of ``key_order``."""
 
@@ -64,28 +46,28 @@ def extension_names() -> list[str]:
 
 
 def replays_of(table: TableName) -> TableName:
-    """The record of the replays of an outbox: one for all outboxes of its schema."""
-    return tables_beside(table)[REPLAYS]
+    """The record of the replays of an outbox (``replay_audit.sql``): one for all outboxes of its schema."""
+    return tables_beside(table)["openoutbox_replays"]
 
 
 def changes_of(table: TableName) -> TableName:
-    """The record of what the console changed in an outbox: one for all outboxes of its schema."""
-    return tables_beside(table)[CHANGES]
+    """The record of what the console changed in an outbox (``console.sql``): one for all outboxes of its schema."""
+    return tables_beside(table)["openoutbox_changes"]
 
 
 def cancelled_of(table: TableName) -> TableName:
-    """The rows of what the console cancelled in an outbox: one for all outboxes of its schema."""
-    return tables_beside(table)[CANCELLED]
+    """The rows of what the console cancelled in an outbox (``console.sql``): one for all outboxes of its schema."""
+    return tables_beside(table)["openoutbox_cancelled"]
 
 
 def relays_of(table: TableName) -> TableName:
-    """The list of the relays of an outbox."""
-    return tables_beside(table)[RELAYS]
+    """The list of the relays of an outbox (``fleet.sql``)."""
+    return tables_beside(table)["openoutbox_relays"]
 
 
 def pauses_of(table: TableName) -> TableName:
-    """The pauses of an outbox."""
-    return tables_beside(table)[PAUSES]
+    """The pauses of an outbox (``pause.sql``)."""
+    return tables_beside(table)["openoutbox_pauses"]
 
 
 def watched_tables(table: TableName) -> dict[str, str]:

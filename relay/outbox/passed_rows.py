@@ -109,13 +109,10 @@ class _Part:
 class PassedRows:
     """What one relay's claims have gone past. One caller at a time."""
 
-    def __init__(
-        self, paused: PausedRows, clock: Callable[[], float] = time.monotonic, *, in_order: bool = False
-    ) -> None:
+    def __init__(self, paused: PausedRows, *, in_order: bool) -> None:
         self._paused = paused
         self._in_order = in_order
         self._head = paused.head
-        self._clock = clock
         self._errors: list[StorageError] = []
         self._named: tuple[ClaimSpan, DueRow] | None = None
         self._go_past: list[tuple[ClaimSpan, DueRow]] = []
@@ -210,7 +207,7 @@ class PassedRows:
     @property
     def rest(self) -> float:
         """Seconds until rows are tried again; infinite where there are none."""
-        return max(self._next_at - self._clock(), 0.0) if self._any else math.inf
+        return max(self._next_at - time.monotonic(), 0.0) if self._any else math.inf
 
     @property
     def _any(self) -> bool:
@@ -227,16 +224,16 @@ class PassedRows:
         self._most = max(self._most, min(limit, PAGE))
         while self._go_past:
             await self._pass(read, self._go_past.pop())
-        began = self._clock()
+        began = time.monotonic()
         if not self._any or began < self._next_at:
             return []
         rows: list[Row] = []
-        while not rows and self._clock() - began < _STEP:
+        while not rows and time.monotonic() - began < _STEP:
             if not self._groups and not await self._next_page(read):
                 break
             rows = await self._try(self._groups.popleft(), read, take)
         self._pace = 0.0 if rows else min(max(self._pace, _QUICKEST) * _SLOWER, _SLOWEST)
-        self._next_at = max(self._next_at, self._clock() + (self._clock() - began) * self._pace)
+        self._next_at = max(self._next_at, time.monotonic() + (time.monotonic() - began) * self._pace)
         return rows
 
     async def control(self, read: ReadDue, take: Take) -> list[Row]:
@@ -300,7 +297,7 @@ class PassedRows:
                 self._head.refused = (self._first_refused, high)
         for name in [one for one in self._types if one not in self._still_refused]:
             self._let_in(name)
-        self._next_at = self._clock() + self._pause
+        self._next_at = time.monotonic() + self._pause
         self._pause = min(self._pause * 2, _PAUSE[1])
         self._first_refused = None
         self._still_refused.clear()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, LiteralString
 
+from openoutbox.schema import tables_beside
 from relay.core.pause import Pause, PauseScope, PauseTarget
-from relay.outbox.extensions import PAUSES, pauses_of, watched_tables
+from relay.outbox.extensions import pauses_of, watched_tables
 from relay.postgres.connect import Connection, SyncConnection
 from relay.postgres.errors import translating
 from relay.postgres.grants import granting, rights_text
@@ -18,7 +19,7 @@ from relay.postgres.sql import TableName, statement
 
 def pause_statement(name: str, table: TableName) -> LiteralString:
     """A statement of ``sql/outbox/pause.sql``; its result becomes pauses by ``pause_of``."""
-    return statement(f"outbox/pause:{name}", table, {PAUSES: pauses_of(table)})
+    return statement(f"outbox/pause:{name}", table, tables_beside(table))
 
 
 def pause_of(row: tuple[Any, ...]) -> Pause:

@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, LiteralString
 from uuid import UUID, uuid4
 
+from openoutbox.schema import tables_beside
 from relay.core.durations import in_words
 from relay.core.errors import ConfigError
 from relay.core.heartbeats import DESTINATION, FORGOTTEN, LIVING, ROUTES, CommonSettings, settings_that_differ
 from relay.core.optional_parts import Heartbeat
-from relay.outbox.extensions import RELAYS, relays_of
+from relay.outbox.extensions import relays_of
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection, Work
 from relay.postgres.grants import THE_USER, granting, rights_text
@@ -131,7 +132,7 @@ class OutboxFleet:
             return await self._storage.watching.run(doing, work, _DEADLINE)
 
     def _sql(self, name: str) -> LiteralString:
-        return statement(f"outbox/fleet:{name}", self._table, {RELAYS: relays_of(self._table)})
+        return statement(f"outbox/fleet:{name}", self._table, tables_beside(self._table))
 
 
 def _common_settings(identity: RelayIdentity) -> CommonSettings:

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
+from openoutbox.schema import tables_beside
 from relay.core.errors import SchemaError, StorageError
 from relay.core.event import EventId
-from relay.outbox.extensions import REPLAYS, replays_of
+from relay.outbox.extensions import replays_of
 from relay.outbox.outbox_options import application_name
 from relay.postgres.connect import Connection, DeadlineConnection, Generation
 from relay.postgres.grants import THE_USER, grant_on, rights_text
@@ -34,7 +35,7 @@ class OutboxReplays:
     def __init__(self, url: str, relay_id: str, table: TableName, clock: Callable[[], float] = time.monotonic) -> None:
         parameters = connection_parameters(url, application_name(relay_id))
         self._connection = DeadlineConnection(parameters, _DEADLINE, Generation())
-        self._sql = statement("outbox/replay:first_replays", table, {REPLAYS: replays_of(table)})
+        self._sql = statement("outbox/replay:first_replays", table, tables_beside(table))
         self._table = table
         self._clock = clock
         self._ask_from = clock()

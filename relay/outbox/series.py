@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from openoutbox.schema import tables_beside
 from relay.core.optional_parts import TypeCounts
-from relay.outbox.extensions import SERIES
 from relay.outbox.storage import PostgresOutbox
 from relay.postgres.connect import Connection
 from relay.postgres.grants import THE_USER, granting, rights_text
@@ -30,8 +29,8 @@ class OutboxSeries:
 
     def __init__(self, storage: PostgresOutbox, table: TableName) -> None:
         self._storage = storage
-        self._place = tables_beside(table)[SERIES]
-        self._sql = statement("outbox/series:add", table, {SERIES: self._place})
+        self._place = tables_beside(table)["openoutbox_series"]
+        self._sql = statement("outbox/series:add", table, tables_beside(table))
 
     async def add(self, counts: Sequence[TypeCounts], lag: float, gathered: float) -> float | None:
         """Add the counts; returns the seconds until the next minute begins, None without the extension."""

@@ -101,19 +101,15 @@ class SettleStatements:
             raise StorageUnavailable(str(failure)) from error
 
     async def held_of_each(self, connection: Connection, settlements: Sequence[Settlement]) -> list[frozenset[EventId]]:
-        """As ``held``, for each of them, after a statement that was cut: until it has ended, it locks its rows."""
+        """What each fence still holds, after a statement that was cut: until it has ended, it locks its rows."""
         held: list[frozenset[EventId]] = []
         for pause in _ENDING:
-            held = [await self.held(connection, settlement) for settlement in settlements]
+            held = [await self._ids(connection, self._held, settlement) for settlement in settlements]
             unlocked = [await self._ids(connection, self._unlocked, one) for one in settlements]
             if held == unlocked:
                 break
             await asyncio.sleep(pause)
         return held
-
-    async def held(self, connection: Connection, settlement: Settlement) -> frozenset[EventId]:
-        """The events that are still held under the settlement's fence."""
-        return await self._ids(connection, self._held, settlement)
 
     async def _with_unwritten(
         self,
@@ -130,7 +126,7 @@ class SettleStatements:
         """
         if settled.total == len(settlement):
             return settled
-        held = await self.held(connection, settlement)
+        held = await self._ids(connection, self._held, settlement)
         unlocked = await self._ids(connection, self._unlocked, settlement) if held else held
         if not unlocked:
             return settled._replace(locked=held)
@@ -149,7 +145,7 @@ class SettleStatements:
             settled = settled._replace(**{kind: getattr(settled, kind) + written})
             if written and call[0] is self._instead_of_delete:
                 _say_not_deleted(again.delivered[0])
-        held = await self.held(connection, settlement)
+        held = await self._ids(connection, self._held, settlement)
         return settled._replace(locked=held - unlocked, kept=held & unlocked)
 
     async def _ids(self, connection: Connection, sql: LiteralString, settlement: Settlement) -> frozenset[EventId]:

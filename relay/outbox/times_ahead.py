@@ -53,9 +53,8 @@ class LeasesAhead:
 class TimesAhead:
     """The rows whose time is ahead: counted, and named in the log once an hour."""
 
-    def __init__(self, table: TableName, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, table: TableName) -> None:
         self._sql = statement("outbox/backlog:times_ahead", table)
-        self._clock = clock
         self._said_at: dict[str, float] = {}
 
     async def read(self, connection: Connection) -> Mapping[str, int]:
@@ -69,7 +68,7 @@ class TimesAhead:
         return counts
 
     def _say(self, column: str, count: int, seconds: float) -> None:
-        now = self._clock()
+        now = time.monotonic()
         if now - self._said_at.get(column, float("-inf")) >= _SAY_AGAIN:
             self._said_at[column] = now
             logger.warning(_WHAT[column], count, seconds, extra={"action": "times_ahead", "column": column})

@@ -18,9 +18,10 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from openoutbox import uuid7
+from openoutbox.schema import tables_beside
 from relay.core.errors import OutboxError
 from relay.outbox.admin.connection import Connection, Moment, fetch, operating
-from relay.outbox.extensions import CANCELLED, CHANGES, cancelled_of, changes_of
+from relay.outbox.extensions import cancelled_of, changes_of
 from relay.postgres.grants import Holding, Right, grant_on, holding, rights_text
 from relay.postgres.sql import TableName, statement
 
@@ -172,8 +173,7 @@ def stop_change(url: str, table: TableName, change_id: UUID, who: str) -> Change
     with operating(url, table, _DOING) as connection:
         check_record(connection, table, writes=True)
         _fetch(connection, table, "stop", values)
-        matches = _fetch(connection, table, "show", values, "by_id")
-        return Change(*matches[0]) if matches else None
+        return recorded(connection, table, change_id)
 
 
 def show_change(url: str, table: TableName, change_id: UUID) -> Change | None:
@@ -200,5 +200,4 @@ def list_changes(url: str, table: TableName, limit: int, before: int | None = No
 def _fetch(
     connection: Connection, table: TableName, name: str, values: Mapping[str, object], *tags: str
 ) -> list[tuple[Any, ...]]:
-    sql = statement(f"outbox/changes:{name}", table, {CANCELLED: cancelled_of(table), CHANGES: changes_of(table)}, tags)
-    return fetch(connection, sql, values)
+    return fetch(connection, statement(f"outbox/changes:{name}", table, tables_beside(table), tags), values)

@@ -18,7 +18,7 @@ from relay.core.places import Places, Router
 from relay.outbox.admin.browse import ShownEvent, read_event
 from relay.outbox.admin.causes import LONGEST, Cause, ErrorGroup, causes
 from relay.outbox.admin.connection import Connection, database_time, operating, rows
-from relay.outbox.admin.readings import STATEMENT_SECONDS, bounded_reading, rows_beside
+from relay.outbox.admin.readings import bounded_reading, limit_statements, rows_beside
 from relay.outbox.admin.relays import read_members
 from relay.outbox.admin.why import EventAhead, Facts, Why, why
 from relay.outbox.outbox_options import application_name
@@ -116,7 +116,7 @@ def _read_facts(
     def read(what: Callable[[], T]) -> T | None:
         try:
             with translating("reading what is in the event's way"), connection.transaction():
-                connection.execute(statement("outbox/search:limit"), {"timeout": f"{STATEMENT_SECONDS * 1000:.0f}"})
+                limit_statements(connection)
                 connection.execute(statement("outbox/claim:guard"))
                 return what()
         except (SchemaError, StorageBusy) as error:

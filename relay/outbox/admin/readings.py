@@ -14,6 +14,7 @@ from relay.postgres.grants import granting
 from relay.postgres.sql import TableName, statement
 
 STATEMENT_SECONDS: Final = 5.0
+"""A statement that takes longer is cancelled, with StorageBusy."""
 
 Query = tuple[str, Mapping[str, object]]
 """The path of a statement, for example ``outbox/search:relays``, and its parameters."""
@@ -26,8 +27,13 @@ def bounded_reading(url: str, table: TableName, doing: str) -> Iterator[Connecti
     Raises as ``operating``, and StorageBusy for a cancelled statement.
     """
     with operating(url, table, doing) as connection, connection.transaction():
-        connection.execute(statement("outbox/search:limit"), {"timeout": f"{STATEMENT_SECONDS * 1000:.0f}"})
+        limit_statements(connection)
         yield connection
+
+
+def limit_statements(connection: Connection) -> None:
+    """Have those of the transaction cancelled after ``STATEMENT_SECONDS``."""
+    connection.execute(statement("outbox/search:limit"), {"timeout": f"{STATEMENT_SECONDS * 1000:.0f}"})
 
 
 def one_round_trip(connection: Connection, table: TableName, *queries: Query) -> list[list[tuple[Any, ...]]]:

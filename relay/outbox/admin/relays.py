@@ -14,11 +14,12 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from openoutbox.schema import tables_beside
 from relay.core.heartbeats import LIVING, CommonSettings, compared, settings_that_differ
 from relay.core.pause import Pause
 from relay.outbox.admin.connection import Connection, fetch, operating_beside
 from relay.outbox.admin.readings import bounded_reading, rows_beside
-from relay.outbox.extensions import RELAYS, relays_of
+from relay.outbox.extensions import relays_of
 from relay.outbox.pauses import pauses_in_force
 from relay.postgres.sql import TableName, statement
 
@@ -67,9 +68,8 @@ def list_relays(url: str, table: TableName) -> list[FleetMember]:
 
     Raises SchemaError without the extension (``sqlstate`` 42P01) or without the right; the message says what to run.
     """
-    place = relays_of(table)
-    with operating_beside(url, table, "listing the relays", "fleet", place, "SELECT") as connection:
-        sql = statement("outbox/fleet:list", table, {RELAYS: place})
+    with operating_beside(url, table, "listing the relays", "fleet", relays_of(table), "SELECT") as connection:
+        sql = statement("outbox/fleet:list", table, tables_beside(table))
         return [FleetMember(*row) for row in fetch(connection, sql, {"living": LIVING})]
 
 
@@ -142,7 +142,8 @@ def list_settings(url: str, table: TableName) -> list[RelaySettings]:
     """What the relays of the table run with, the living ones first. Raises as ``list_relays``."""
     place = relays_of(table)
     with operating_beside(url, table, "listing the relays' settings", "fleet", place, "SELECT") as connection:
-        rows = fetch(connection, statement("outbox/fleet:settings", table, {RELAYS: place}), {"living": LIVING})
+        sql = statement("outbox/fleet:settings", table, tables_beside(table))
+        rows = fetch(connection, sql, {"living": LIVING})
     return [
         RelaySettings(
             relay_id,

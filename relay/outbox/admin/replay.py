@@ -20,12 +20,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from openoutbox import uuid7
+from openoutbox.schema import tables_beside
 from relay.core.blame import kept
 from relay.core.durations import span, time_text
 from relay.core.errors import ConfigError, OutboxError
 from relay.outbox.admin.connection import Connection, fetch, operating, rows, short_transaction
 from relay.outbox.admin.selection import COUNT_MOST, Apply, BulkOptions, Kind, Selection, SelectionReader
-from relay.outbox.extensions import REPLAYS, replays_of
+from relay.outbox.extensions import replays_of
 from relay.postgres.grants import grant_on, rights_text
 from relay.postgres.sql import TableName, statement
 
@@ -157,7 +158,7 @@ def _record(
         "errors": errors,
         "sinces": [str(since) for since in sinces],
     }
-    sql = statement("outbox/replay:record", table, {REPLAYS: replays_of(table)})
+    sql = statement("outbox/replay:record", table, tables_beside(table))
     connection.execute(sql, parameters)
 
 

@@ -23,12 +23,11 @@ from relay.outbox.admin.browse import ListedEvent
 from relay.outbox.admin.causes import CauseMark
 from relay.outbox.admin.connection import Moment, operating, short_transaction
 from relay.outbox.admin.examination import FIRST, LAST, ORDER, Examination, ExaminedEvent, ExaminedPart, SearchPosition
+from relay.outbox.admin.readings import limit_statements
 from relay.postgres.sql import TableName, statement
 
 SEARCH_SECONDS: Final = 2.0
 """A page that is not full begins no step that would end later, if that takes as long as the one before."""
-STATEMENT_SECONDS: Final = 5.0
-"""A statement of a search that takes longer is cancelled, with StorageBusy."""
 LONGEST_PAGE: Final = 200
 
 _DOING: Final = "searching the outbox"
@@ -112,7 +111,7 @@ def search_events(url: str, table: TableName, search: EventSearch) -> SearchPage
     position, most = start, search.step
     with operating(url, table, _DOING) as connection, short_transaction(connection):
         connection.execute(statement("outbox/claim:guard"))
-        connection.execute(statement("outbox/search:limit"), {"timeout": f"{STATEMENT_SECONDS * 1000:.0f}"})
+        limit_statements(connection)
         while True:
             began, wanted = time.monotonic(), search.limit - len(shown)
             steps = (search.examination(status, wanted, most, ascending=backward) for status in statuses)

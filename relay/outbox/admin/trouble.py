@@ -55,7 +55,7 @@ def _lag(overview: Overview) -> Iterator[Finding]:
         return
     waiting = backlog.pending_new + backlog.pending_retrying
     verb = "waits" if waiting == 1 else "wait"
-    message = f"{least(waiting, 'event')} {verb}, the oldest has been due for {span(age)}"
+    message = f"{_least(waiting)} {verb}, the oldest has been due for {span(age)}"
     if not overview.relays:
         yield Finding(Level.ERROR, "lag", f"No relay is connected: {message}.", START)
         return
@@ -120,7 +120,7 @@ def _dead(overview: Overview) -> Iterator[Finding]:
     lately = [each for each in overview.types if each.dead]
     new = sum(each.dead for each in lately)
     worst = max(lately, key=lambda each: each.dead, default=None)
-    message = f"{least(dead, 'event')} {'is' if dead == 1 else 'are'} dead"
+    message = f"{_least(dead)} {'is' if dead == 1 else 'are'} dead"
     if worst is not None:
         share = f"{new:,}" if new < dead else "it" if dead == 1 else "all"
         message += f"; {share} died in the last hour, "
@@ -140,7 +140,7 @@ def _retrying(overview: Overview) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             "retrying",
-            f"{_sentence(least(retrying, 'event'))} {verb} for the next attempt after a failure.",
+            f"{_sentence(_least(retrying))} {verb} for the next attempt after a failure.",
             "The relays repeat them automatically. Their errors say what they wait for.",
         )
 
@@ -172,6 +172,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def least(count: int, noun: str) -> str:
-    """As ``counted``, of a count that ends at ``MOST_COUNTED``."""
-    return f"{'more than ' if count >= MOST_COUNTED else ''}{counted(count, noun)}"
+def _least(count: int) -> str:
+    """As many events at least: their count ends at ``MOST_COUNTED``."""
+    return f"{'more than ' if count >= MOST_COUNTED else ''}{counted(count, 'event')}"

@@ -16,7 +16,8 @@ from benchmarks.console_rows import fill_for_console
 from relay.core.event import Status
 from relay.outbox.admin.event_types import read_event_types
 from relay.outbox.admin.overview import dead_groups, read_overview
-from relay.outbox.admin.search import STATEMENT_SECONDS, EventSearch, search_events
+from relay.outbox.admin.readings import STATEMENT_SECONDS
+from relay.outbox.admin.search import EventSearch, search_events
 from relay.outbox.extensions import add_extension
 from relay.postgres.sql import TableName
 from tests.support.console import ConsoleProcess, chromium, watched
