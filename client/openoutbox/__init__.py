@@ -9,6 +9,12 @@
 A consumer has ``openoutbox.inbox``, the other half: each event's effect once. Importing either loads the standard
 library only; psycopg, asyncpg, SQLAlchemy and Django are looked for when a connection of theirs is handed in. A name is
 loaded when it is first used: the relay's health check reads the errors alone, every few seconds.
+
+``announce`` sends what ``insert`` makes of events; ``outbox`` is a configured one. ``inbox`` marks one event or many,
+``processing`` counts tries and makes dead letters, on ``marks`` and ``repeats``. All of them send over a ``channel``:
+one for each library (``through_psycopg`` and so on) and kind of connection, as ``ports`` says; ``blocking`` lets code
+for asynchronous ones serve the others. A new library also gets its classes into ``targets``. ``schema`` is the DDL, of
+which ``alembic`` and ``django`` know the tables; ``testing`` is for an application's own tests.
 """
 
 TYPE_CHECKING = False  # that of typing, whose import takes longer than the rest

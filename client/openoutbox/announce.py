@@ -14,11 +14,11 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 from uuid import UUID
 
+from openoutbox.blocking import Blocking, without_loop
 from openoutbox.channel import (
     OPEN_A_TRANSACTION,
     async_channel,
     leaves_out,
-    leaves_out_async,
     name_table,
     sync_channel,
     wrong_target,
@@ -27,7 +27,7 @@ from openoutbox.errors import EnqueueRefused
 from openoutbox.insert import insert_again, insert_calls
 from openoutbox.names import DEFAULT_TABLE, TableName
 from openoutbox.newevent import NewEvent
-from openoutbox.ports import AsyncCaller, Row, SyncCaller
+from openoutbox.ports import AsyncCaller, Row
 from openoutbox.schema import sql_api_functions
 from openoutbox.statements import statement
 
@@ -90,7 +90,7 @@ def enqueue(
             channel.flush()
             channel.fetch(*call.locks)
         done = call.done(sum(starmap(channel.send, call.inserts)))
-        return done if done.inserted == len(call.events) else _asked_about(channel, call, done)
+        return done if done.inserted == len(call.events) else without_loop(_asked_about(Blocking(channel), call, done))
     except Exception as error:
         name_table(error, "relay-cli migrate", call.table, DEFAULT_TABLE)
         raise
@@ -119,30 +119,20 @@ async def enqueue_async(
             await channel.flush()
             await channel.fetch(*call.locks)
         done = call.done(sum([await channel.send(*insert) for insert in call.inserts]))
-        return done if done.inserted == len(call.events) else await _asked_about_async(channel, call, done)
+        return done if done.inserted == len(call.events) else await _asked_about(channel, call, done)
     except Exception as error:
         name_table(error, "relay-cli migrate", call.table, DEFAULT_TABLE)
         raise
 
 
-def _asked_about(channel: SyncCaller, call: _Call, done: Enqueued) -> Enqueued:
+async def _asked_about(channel: AsyncCaller, call: _Call, done: Enqueued) -> Enqueued:
     """The result where fewer rows were added than sent: which events are others, and which were left out."""
-    if not call.has_known(done):
-        return done
-    may_compare, may_leave_out = channel.fetch(*call.may_compare)[0]
-    done = call.compared(done, channel.fetch(*call.others) if may_compare else None)
-    if may_leave_out:
-        call.check_left_out([leaves_out(channel, *one) for one in call.again])
-    return done
-
-
-async def _asked_about_async(channel: AsyncCaller, call: _Call, done: Enqueued) -> Enqueued:
     if not call.has_known(done):
         return done
     may_compare, may_leave_out = (await channel.fetch(*call.may_compare))[0]
     done = call.compared(done, await channel.fetch(*call.others) if may_compare else None)
     if may_leave_out:
-        call.check_left_out([await leaves_out_async(channel, *one) for one in call.again])
+        call.check_left_out([await leaves_out(channel, *one) for one in call.again])
     return done
 
 

@@ -122,31 +122,17 @@ def name_table(error: BaseException, command: str, table: str | TableName, defau
         error.add_note(f"There is no table {table} in this database. Create it: {command}{option}")
 
 
-def leaves_out(channel: SyncCaller, insert: LiteralString, values: Values) -> bool:
+async def leaves_out(channel: AsyncCaller, insert: LiteralString, values: Values) -> bool:
     """Whether the table leaves this row out in silence. ``insert`` always fails, and its error says why."""
-    try:
-        with nullcontext() if channel.commits_at_once() else channel.savepoint():
-            channel.fetch(insert, values)
-    except Exception as error:  # noqa: BLE001 - any other one is raised
-        return _was_left_out(error)
-    return False
-
-
-async def leaves_out_async(channel: AsyncCaller, insert: LiteralString, values: Values) -> bool:
-    """As ``leaves_out``."""
     try:
         async with nullcontext() if await channel.commits_at_once() else channel.savepoint():
             await channel.fetch(insert, values)
-    except Exception as error:  # noqa: BLE001 - as above
-        return _was_left_out(error)
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None or not (failure.sqlstate == _IS_THERE or _ADDED in failure.message):
+            raise
+        return f"{_ADDED}0" in failure.message
     return False
-
-
-def _was_left_out(error: Exception) -> bool:
-    failure = failure_of(error)
-    if failure is None or not (failure.sqlstate == _IS_THERE or _ADDED in failure.message):
-        raise error
-    return f"{_ADDED}0" in failure.message
 
 
 def wrong_target(function: str, target: object, kind: str, libraries: str, other: str) -> TypeError:

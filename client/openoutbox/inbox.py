@@ -24,7 +24,7 @@ pruned is new again. docs/guide/inbox.md says what this does not cover: effects 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -33,11 +33,12 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, Final, overload
 
+from openoutbox.blocking import Blocking, without_loop
 from openoutbox.channel import OPEN_A_TRANSACTION, async_channel, naming_table, no_target, sync_channel
 from openoutbox.errors import InboxRefused
 from openoutbox.marks import MIGRATE, EventId, Mark, canonical, mark_of
 from openoutbox.names import DEFAULT_INBOX, TableName
-from openoutbox.ports import AsyncCaller, Row, SyncCaller
+from openoutbox.ports import AsyncCaller, SyncCaller
 from openoutbox.processing import (
     Processed,
     process,
@@ -47,7 +48,7 @@ from openoutbox.processing import (
     set_aside,
     set_aside_async,
 )
-from openoutbox.repeats import check_repeats, check_repeats_async, mark_first, mark_first_async
+from openoutbox.repeats import check_repeats, mark_first
 
 if TYPE_CHECKING:
     from openoutbox.targets import AsyncTarget, SyncTarget
@@ -138,34 +139,19 @@ def first_of(
     ids = list(dict.fromkeys(map(canonical, event_ids)))
     mark = mark_of("mark_all", {"event_ids": ids}, consumer, table)
     if (channel := sync_channel(target)) is not None:
-        return _first_of(channel, mark, ids)
+        return without_loop(_first_of(Blocking(channel), mark, ids))
     if (waiting := async_channel(target)) is not None:
-        return _first_of_async(waiting, mark, ids)
+        return _first_of(waiting, mark, ids)
     raise no_target("first_of", target)
 
 
-def _first_of(channel: SyncCaller, mark: Mark, ids: list[str]) -> list[str]:
-    if channel.commits_at_once():
-        raise InboxRefused(_AUTOCOMMIT)
-    with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
-        new, repeats = _parted(ids, channel.fetch(mark.statement, mark.values))
-        check_repeats(channel, mark, repeats)
-        return new
-
-
-async def _first_of_async(channel: AsyncCaller, mark: Mark, ids: list[str]) -> list[str]:
+async def _first_of(channel: AsyncCaller, mark: Mark, ids: list[str]) -> list[str]:
     if await channel.commits_at_once():
         raise InboxRefused(_AUTOCOMMIT)
     with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
-        new, repeats = _parted(ids, await channel.fetch(mark.statement, mark.values))
-        await check_repeats_async(channel, mark, repeats)
-        return new
-
-
-def _parted(ids: list[str], rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """The new ones, and the repeats, in order."""
-    marked = {event_id for (event_id,) in rows}
-    return [one for one in ids if one in marked], [one for one in ids if one not in marked]
+        marked = {event_id for (event_id,) in await channel.fetch(mark.statement, mark.values)}
+        await check_repeats(channel, mark, [one for one in ids if one not in marked])
+    return [one for one in ids if one in marked]
 
 
 @contextmanager
@@ -174,7 +160,7 @@ def _once(channel: SyncCaller, mark: Mark) -> Iterator[bool]:
         raise InboxRefused(_AUTOCOMMIT)
     with channel.savepoint():
         with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
-            first = mark_first(channel, mark)
+            first = without_loop(mark_first(Blocking(channel), mark))
         yield first
 
 
@@ -184,5 +170,5 @@ async def _once_async(channel: AsyncCaller, mark: Mark) -> AsyncIterator[bool]:
         raise InboxRefused(_AUTOCOMMIT)
     async with channel.savepoint():
         with naming_table(MIGRATE, mark.table, DEFAULT_INBOX):
-            first = await mark_first_async(channel, mark)
+            first = await mark_first(channel, mark)
         yield first

@@ -23,18 +23,20 @@ the database outside the handler are the driver's own, and leave the message to 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, LiteralString, TypeVar
 
+from openoutbox.blocking import Blocking, without_loop
 from openoutbox.channel import async_channel, naming_table, no_target, sync_channel
 from openoutbox.errors import ConfigError, InboxRefused
 from openoutbox.marks import MIGRATE, Mark, canonical, mark_of
 from openoutbox.message import Message
 from openoutbox.names import DEFAULT_INBOX, DEFAULT_TRIES, TableName, tries_of
-from openoutbox.ports import AsyncCaller, Row, SyncCaller, Values
-from openoutbox.repeats import mark_first, mark_first_async
+from openoutbox.ports import AsyncCaller, Row, Values
+from openoutbox.repeats import mark_first
 from openoutbox.statements import statement
 
 C = TypeVar("C")
@@ -44,6 +46,8 @@ _KILLED: Final = "the process ended during the last try"
 _AUTOCOMMIT: Final = "connection_factory: the connection commits each statement alone (isolation_level=AUTOCOMMIT)"
 
 Call = tuple[LiteralString, Values]
+Connect = Callable[[], AbstractAsyncContextManager[tuple[C, AsyncCaller]]]
+"""Opens a connection, and has its channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +86,11 @@ def process(
     try or sets the message aside; ``ConfigError``, ``TypeError``, the driver's errors.
     """
     work = _Work.of(message, consumer, attempts, table)
-    with connection_factory() as connection:
-        channel = _sync(connection)
-        with channel.transaction(), work.naming_table():
-            begun = _begin(channel, work)
-        if begun.outcome != "handled":
-            return begun
-        try:
-            with channel.transaction():
-                if not channel.fetch(*work.call("hold", tries=begun.tries)):
-                    return work.done("busy")
-                if marked := mark_first(channel, work.mark):
-                    handler(connection, message)
-                work.check_held(channel.send(*work.call("finish")))
-            return begun if marked else work.done("repeat")
-        except Exception as error:  # noqa: BLE001 - of the handler, or of its transaction's COMMIT
-            failed, call = work.fail(begun.tries, error)
-    _send(connection_factory, work, call)
-    return failed
+
+    def handle(connection: C) -> None:
+        handler(connection, message)
+
+    return without_loop(_process(partial(_blocking, connection_factory), work, handle))
 
 
 async def process_async(
@@ -113,43 +104,32 @@ async def process_async(
 ) -> Processed:
     """As ``process``, with what ``enqueue_async`` takes: an asynchronous pool's ``connection``, ``pool.acquire``."""
     work = _Work.of(message, consumer, attempts, table)
-    async with connection_factory() as connection:
-        channel = _async(connection)
+    return await _process(partial(_awaited, connection_factory), work, lambda connection: handler(connection, message))
+
+
+async def _process(connect: Connect[C], work: _Work, handle: Callable[[C], Awaitable[object] | None]) -> Processed:
+    async with connect() as (connection, channel):
         async with channel.transaction():
             with work.naming_table():
-                begun = await _begin_async(channel, work)
+                begun = await _begin(channel, work)
         if begun.outcome != "handled":
             return begun
         try:
             async with channel.transaction():
                 if not await channel.fetch(*work.call("hold", tries=begun.tries)):
                     return work.done("busy")
-                if marked := await mark_first_async(channel, work.mark):
-                    await handler(connection, message)
+                if (marked := await mark_first(channel, work.mark)) and (handling := handle(connection)) is not None:
+                    await handling
                 work.check_held(await channel.send(*work.call("finish")))
             return begun if marked else work.done("repeat")
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - of the handler, or of its transaction's COMMIT
             failed, call = work.fail(begun.tries, error)
-    await _send_async(connection_factory, work, call)
+    await _send(connect, work, call)
     return failed
 
 
-def _begin(channel: SyncCaller, work: _Work) -> Processed:
+async def _begin(channel: AsyncCaller, work: _Work) -> Processed:
     """The first transaction's statements; ``handled`` means that the handler may run now."""
-    work.refuse(autocommit=channel.commits_at_once())
-    channel.send(*work.call("enter"))
-    begun, call = work.begin(channel.fetch(*work.call("look")))
-    if begun.outcome == "busy":
-        work.check_seen(channel.fetch(*work.call("seen")), None)
-    if call is not None:
-        written = channel.send(*call)
-        if begun.outcome != "repeat":  # which may have no row
-            work.check_held(written)
-    return begun
-
-
-async def _begin_async(channel: AsyncCaller, work: _Work) -> Processed:
-    """As ``_begin``."""
     work.refuse(autocommit=await channel.commits_at_once())
     await channel.send(*work.call("enter"))
     begun, call = work.begin(await channel.fetch(*work.call("look")))
@@ -157,7 +137,7 @@ async def _begin_async(channel: AsyncCaller, work: _Work) -> Processed:
         work.check_seen(await channel.fetch(*work.call("seen")), None)
     if call is not None:
         written = await channel.send(*call)
-        if begun.outcome != "repeat":
+        if begun.outcome != "repeat":  # which may have no row
             work.check_held(written)
     return begun
 
@@ -175,7 +155,7 @@ def set_aside(
     Give such a message an id that names its place at the broker: ``"orders/3/1042"``.
     """
     work = _Work.of(message, consumer, 1, table)
-    _send(connection_factory, work, work.letter("set_aside", _text_of(error)))
+    without_loop(_send(partial(_blocking, connection_factory), work, work.letter("set_aside", _text_of(error))))
     return work.done("dead", error=error)
 
 
@@ -189,7 +169,7 @@ async def set_aside_async(
 ) -> Processed:
     """As ``set_aside``, with what ``enqueue_async`` takes."""
     work = _Work.of(message, consumer, 1, table)
-    await _send_async(connection_factory, work, work.letter("set_aside", _text_of(error)))
+    await _send(partial(_awaited, connection_factory), work, work.letter("set_aside", _text_of(error)))
     return work.done("dead", error=error)
 
 
@@ -206,14 +186,9 @@ def retries(
 
     Call it from time to time, in the consumer. One that fails comes again with the next call, until its last try.
     """
-    query, values = _retries(consumer, most, table)
-    with connection_factory() as connection:
-        channel = _sync(connection)
-        with channel.transaction():
-            messages = _messages(channel.fetch(query, values))
     return [
         process(connection_factory, message, handler, consumer=consumer, attempts=attempts, table=table)
-        for message in messages
+        for message in without_loop(_retries(partial(_blocking, connection_factory), consumer, most, table))
     ]
 
 
@@ -227,14 +202,20 @@ async def retries_async(
     table: str | TableName = DEFAULT_INBOX,
 ) -> list[Processed]:
     """As ``retries``, with what ``enqueue_async`` takes."""
-    query, values = _retries(consumer, most, table)
-    async with connection_factory() as connection:
-        channel = _async(connection)
-        async with channel.transaction():
-            messages = _messages(await channel.fetch(query, values))
     return [
         await process_async(connection_factory, message, handler, consumer=consumer, attempts=attempts, table=table)
-        for message in messages
+        for message in await _retries(partial(_awaited, connection_factory), consumer, most, table)
+    ]
+
+
+async def _retries(connect: Connect[C], consumer: str, most: int, table: str | TableName) -> list[Message]:
+    mark = mark_of("mark", {}, consumer, table)
+    query = statement("inbox/process:retries", names=_names(mark.table))
+    async with connect() as (_, channel), channel.transaction():
+        rows = await channel.fetch(query, {**mark.values, "most": most})
+    return [
+        Message(event_id, event_type, key, bytes(payload), json.loads(headers))
+        for event_id, event_type, key, payload, headers in rows
     ]
 
 
@@ -323,24 +304,12 @@ class _Work:
         )
 
 
-def _send(connection_factory: Callable[[], AbstractContextManager[Any]], work: _Work, call: Call) -> None:
+async def _send(connect: Connect[C], work: _Work, call: Call) -> None:
     """Send one statement in a transaction of its own."""
-    with connection_factory() as connection:
-        channel = _sync(connection)
-        with channel.transaction(), work.naming_table():
-            if channel.send(*call) == 0:
-                work.check_seen(channel.fetch(*work.call("seen")), call[1].get("tries"))
-
-
-async def _send_async(
-    connection_factory: Callable[[], AbstractAsyncContextManager[Any]], work: _Work, call: Call
-) -> None:
-    async with connection_factory() as connection:
-        channel = _async(connection)
-        async with channel.transaction():
-            with work.naming_table():
-                if await channel.send(*call) == 0:
-                    work.check_seen(await channel.fetch(*work.call("seen")), call[1].get("tries"))
+    async with connect() as (_, channel), channel.transaction():
+        with work.naming_table():
+            if await channel.send(*call) == 0:
+                work.check_seen(await channel.fetch(*work.call("seen")), call[1].get("tries"))
 
 
 def _names(inbox: TableName) -> dict[str, TableName]:
@@ -355,30 +324,26 @@ def _naming_table(inbox: TableName) -> Iterator[None]:
         yield
 
 
-def _retries(consumer: str, most: int, table: str | TableName) -> Call:
-    mark = mark_of("mark", {}, consumer, table)
-    return statement("inbox/process:retries", names=_names(mark.table)), {**mark.values, "most": most}
+@asynccontextmanager
+async def _blocking(
+    connection_factory: Callable[[], AbstractContextManager[C]],
+) -> AsyncIterator[tuple[C, AsyncCaller]]:
+    with connection_factory() as connection:
+        channel = sync_channel(connection)
+        if channel is None:
+            raise no_target("connection_factory of process", connection)
+        yield connection, Blocking(channel)
 
 
-def _messages(rows: Sequence[Row]) -> list[Message]:
-    return [
-        Message(event_id, event_type, key, bytes(payload), json.loads(headers))
-        for event_id, event_type, key, payload, headers in rows
-    ]
-
-
-def _sync(connection: object) -> SyncCaller:
-    channel = sync_channel(connection)
-    if channel is None:
-        raise no_target("connection_factory of process", connection)
-    return channel
-
-
-def _async(connection: object) -> AsyncCaller:
-    channel = async_channel(connection)
-    if channel is None:
-        raise no_target("connection_factory of process_async", connection)
-    return channel
+@asynccontextmanager
+async def _awaited(
+    connection_factory: Callable[[], AbstractAsyncContextManager[C]],
+) -> AsyncIterator[tuple[C, AsyncCaller]]:
+    async with connection_factory() as connection:
+        channel = async_channel(connection)
+        if channel is None:
+            raise no_target("connection_factory of process_async", connection)
+        yield connection, channel
 
 
 def _text_of(error: Exception) -> str:

@@ -7,36 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from openoutbox.channel import leaves_out, leaves_out_async
+from openoutbox.channel import leaves_out
 from openoutbox.marks import Mark
-from openoutbox.ports import AsyncCaller, SyncCaller
+from openoutbox.ports import AsyncCaller
 
 
-def mark_first(channel: SyncCaller, mark: Mark) -> bool:
+async def mark_first(channel: AsyncCaller, mark: Mark) -> bool:
     """Mark an event; whether it is the first mark. Raises InboxRefused for one that a trigger leaves out."""
-    first = bool(channel.fetch(mark.statement, mark.values))
-    if not first:
-        check_repeats(channel, mark, [mark.values["event_id"]])
-    return first
-
-
-async def mark_first_async(channel: AsyncCaller, mark: Mark) -> bool:
-    """As ``mark_first``."""
     first = bool(await channel.fetch(mark.statement, mark.values))
     if not first:
-        await check_repeats_async(channel, mark, [mark.values["event_id"]])
+        await check_repeats(channel, mark, [mark.values["event_id"]])
     return first
 
 
-def check_repeats(channel: SyncCaller, mark: Mark, event_ids: Sequence[str]) -> None:
+async def check_repeats(channel: AsyncCaller, mark: Mark, event_ids: Sequence[str]) -> None:
     """Raise InboxRefused if one of these is no repeat: a trigger left its mark out."""
-    if event_ids and channel.fetch(*mark.may_leave_out)[0][0]:
-        for event_id in event_ids:
-            mark.check(event_id, left_out=leaves_out(channel, *mark.again(event_id)))
-
-
-async def check_repeats_async(channel: AsyncCaller, mark: Mark, event_ids: Sequence[str]) -> None:
-    """As ``check_repeats``."""
     if event_ids and (await channel.fetch(*mark.may_leave_out))[0][0]:
         for event_id in event_ids:
-            mark.check(event_id, left_out=await leaves_out_async(channel, *mark.again(event_id)))
+            mark.check(event_id, left_out=await leaves_out(channel, *mark.again(event_id)))

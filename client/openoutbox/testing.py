@@ -21,6 +21,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from uuid import UUID
 
+from openoutbox.blocking import Blocking, without_loop
 from openoutbox.channel import async_channel, naming_table, no_target, sync_channel
 from openoutbox.names import DEFAULT_TABLE, TableName
 from openoutbox.ports import AsyncCaller, Row
@@ -241,9 +242,7 @@ def _read(
         return then(_events(rows))
 
     if (channel := sync_channel(target)) is not None:
-        with naming_table("relay-cli migrate", name, DEFAULT_TABLE):
-            rows = channel.fetch(query, {})
-        return then(_events(rows))
+        return without_loop(read(Blocking(channel)))
     if (waiting := async_channel(target)) is not None:
         return read(waiting)
     raise no_target(function, target)

@@ -4,8 +4,7 @@ An append is one statement and one round trip, with an announcement too (``sql/e
 lock of a gapless store is held as briefly as possible. A conflict of versions is not retried: the caller decides what
 it means.
 
-One path serves every kind of connection: it is written for an asynchronous channel, and over a synchronous one
-(``_Blocking``) it never suspends, so that ``_without_loop`` may run it.
+One path serves every kind of connection (``openoutbox.blocking``).
 """
 
 from __future__ import annotations
@@ -13,18 +12,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, LiteralString, TypeAlias, TypeVar
 from uuid import UUID
 
 import psycopg
 from psycopg import errors
 
+from openoutbox.blocking import Blocking, without_loop
 from openoutbox.channel import async_channel, failure_of, sync_channel, type_name
 from openoutbox.failure import StatementFailure
-from openoutbox.ports import AsyncChannel, Row, SyncChannel, Values
+from openoutbox.ports import AsyncChannel, Row, SyncCaller, Values
 from openoutbox.trace import trace_headers
 from relay.core.errors import RowRefused, SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
@@ -197,8 +197,8 @@ class AppendPart(StorePart):
         channel = async_channel(connection)
         if channel is not None:
             return await _append_within(channel, self._statements, order)
-        blocking = _Blocking(_checked_channel("append", connection))
-        return await _in_thread(lambda: _without_loop(_append_within(blocking, self._statements, order)))
+        blocking = Blocking(_checked_channel("append", connection))
+        return await _in_thread(lambda: without_loop(_append_within(blocking, self._statements, order)))
 
 
 def append_sync(  # noqa: PLR0913 -- as EventStore.append, with what the store knows
@@ -221,11 +221,11 @@ def append_sync(  # noqa: PLR0913 -- as EventStore.append, with what the store k
     """
     arguments = tenant_id, stream_id, events, expected_version, outbox
     order = AppendOrder.of(*arguments, trace=trace, max_event_bytes=max_event_bytes)
-    channel = _Blocking(_checked_channel("append_sync", connection))
-    return _without_loop(_append_within(channel, EventStoreStatements(schema), order))
+    channel = Blocking(_checked_channel("append_sync", connection))
+    return without_loop(_append_within(channel, EventStoreStatements(schema), order))
 
 
-def _checked_channel(function: str, connection: object) -> SyncChannel:
+def _checked_channel(function: str, connection: object) -> SyncCaller:
     channel = sync_channel(connection)
     if channel is not None:
         return channel
@@ -348,34 +348,6 @@ async def _conflict(
         return None
     # By an event that this transaction cannot see.
     return StorageBusy(f"{order.doing}: another event was added meanwhile", failure.sqlstate)
-
-
-class _Blocking:
-    """An ``AsyncChannel`` over a synchronous one: its methods block, and never suspend."""
-
-    def __init__(self, channel: SyncChannel) -> None:
-        self._channel = channel
-
-    async def send(self, statement: LiteralString, values: Values) -> int:
-        return self._channel.send(statement, values)
-
-    async def fetch(self, statement: LiteralString, values: Values) -> Sequence[Row]:
-        return self._channel.fetch(statement, values)
-
-    @contextlib.asynccontextmanager
-    async def savepoint(self) -> AsyncIterator[None]:
-        with self._channel.savepoint():
-            yield
-
-
-def _without_loop(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never suspends."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise AssertionError("a synchronous channel never suspends")
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -13,8 +13,8 @@ INBOX: Final = (
     Mutant(
         "each delivery is the first",
         "client/openoutbox/repeats.py",
-        "    first = bool(channel.fetch(mark.statement, mark.values))",
-        "    first = not channel.fetch(mark.statement, mark.values) or True",
+        "    first = bool(await channel.fetch(mark.statement, mark.values))",
+        "    first = not await channel.fetch(mark.statement, mark.values) or True",
         (f"{_ONCE}::test_an_effect_happens_once",),
     ),
     Mutant(
