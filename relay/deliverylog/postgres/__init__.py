@@ -1,5 +1,6 @@
 """The delivery log in PostgreSQL.
 
-``driver`` is the log, on ``connections`` with deadlines. ``inserts`` writes a batch, ``partitions`` makes months on
-demand and drops them by retention; ``statements`` and ``planner`` read a page, ``rows`` is between both and the log.
+``driver`` is the log, on ``connections`` with deadlines. ``inserts`` writes a batch, ``partitions`` makes months ahead
+and on demand and drops them by retention, ``migration_list`` has the tables' history. To read a page ``statements``
+chooses the index, ``planner`` the months; ``rows`` is between the database and the log.
 """

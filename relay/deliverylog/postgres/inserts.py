@@ -11,7 +11,7 @@ same rows wait for each other instead of deadlocking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Final
@@ -25,7 +25,6 @@ from relay.deliverylog.postgres.partitions import month_of
 from relay.deliverylog.postgres.statements import PostgresStatements
 from relay.postgres.connect import Connection
 
-_ENCODED_AT_ONCE: Final = 50  # rows
 _LINKS: Final = "insert:new_links"
 # Text compares by code points in Python, which is the order of its bytes, as COLLATE "C" has it.
 _EVENT_KEY = attrgetter("event_time", "event_id", "tenant_id")
@@ -103,7 +102,7 @@ class BatchInserts:
     ) -> None:
         async with connection.cursor() as cursor:
             async with cursor.copy(self._sql.text(statement)) as copy:
-                for portion in _portions(batch):
+                for portion in rows.portions(batch):
                     await copy.write(lines(portion))
             if statement != _LINKS and cursor.rowcount < len(batch):
                 raise kept("writing attempts")
@@ -112,7 +111,3 @@ class BatchInserts:
 def _is_first(row: LogRow) -> bool:
     """Whether the event of an attempt was probably not attempted before."""
     return row.attempt_number <= 1 and not row.manual
-
-
-def _portions(batch: Sequence[LogRow]) -> Iterator[Sequence[LogRow]]:
-    return (batch[start : start + _ENCODED_AT_ONCE] for start in range(0, len(batch), _ENCODED_AT_ONCE))

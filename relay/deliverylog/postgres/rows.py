@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,15 @@ from relay.deliverylog.records import AttemptRecord, LoggedAttempt, LoggedEvent
 from relay.postgres.codec import encode_json, text_array
 
 _ENCODED_AT_ONCE = 50  # rows
+# The columns of a row as texts, in the order of COPY. The payload is the last one and apart, so that the others are
+# searched for special characters at once.
+_EVENT = "id tenant_id destination_id matched_destination_ids time topic eligible_for_retry metadata data".split(" ")  # noqa: SIM905
+_ATTEMPT = (  # noqa: SIM905
+    "id event_id tenant_id destination_id destination_type topic status time attempt_number manual code response_data "
+    "event_time eligible_for_retry event_metadata event_topic event_destination_id event_matched_destination_ids "
+    "event_data"
+).split(" ")
+_Values = Callable[[LogRow], tuple[str | None, ...]]
 _iso = lru_cache(4096)(datetime.isoformat)  # an event's time is written into three tables
 # COPY's text format. _NULL, which no stored text has, stands for NULL until it is known that nothing needs an escape.
 _NULL = "\x00"
@@ -21,28 +30,24 @@ _SPECIAL = re.compile(r"[\\\n\r]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
-def document(batch: Sequence[LogRow], columns: Callable[[LogRow], dict[str, Any]]) -> str:
-    """A JSON array, encoded in portions: while the encoder runs, no other thread does, such as the engine's."""
-    portions = [batch[start : start + _ENCODED_AT_ONCE] for start in range(0, len(batch), _ENCODED_AT_ONCE)]
-    return f"[{','.join([encode_json(list(map(columns, portion)))[1:-1] for portion in portions])}]"
+def portions(batch: Sequence[LogRow]) -> Iterator[Sequence[LogRow]]:
+    """A batch in parts to encode: while the encoder runs, no other thread does, such as the engine's."""
+    return (batch[start : start + _ENCODED_AT_ONCE] for start in range(0, len(batch), _ENCODED_AT_ONCE))
+
+
+def document(batch: Sequence[LogRow], columns: Callable[[LogRow], dict[str, str | None]]) -> str:
+    """A JSON array of the rows."""
+    return f"[{','.join([encode_json(list(map(columns, portion)))[1:-1] for portion in portions(batch)])}]"
 
 
 def event_lines(batch: Iterable[LogRow]) -> str:
     """Events as the lines that ``insert:new_events`` copies."""
-    lines = []
-    for row in batch:
-        columns = (
-            row.event_id,
-            row.tenant_id,
-            row.event_destination_id,
-            text_array(row.matched_destination_ids),
-            _iso(row.event_time),
-            row.event_topic,
-            "t" if row.eligible_for_retry else "f",
-            row.metadata,
-        )
-        lines.append(f"{_copy_line(columns)}\t\\\\x{row.data.hex()}\n")
-    return "".join(lines)
+    return _lines(batch, _event_values)
+
+
+def event_object(row: LogRow) -> dict[str, str | None]:
+    """An event as ``insert:events`` reads it."""
+    return _object(row, _EVENT, _event_values)
 
 
 def link_lines(batch: Iterable[LogRow]) -> str:
@@ -56,36 +61,59 @@ def link_lines(batch: Iterable[LogRow]) -> str:
 
 
 def attempt_lines(batch: Iterable[LogRow]) -> str:
-    """Attempts as the lines that ``insert:new_attempts`` copies.
+    """Attempts with their events, as the lines that ``insert:new_attempts`` copies."""
+    return _lines(batch, _attempt_values)
 
-    A column of the event is NULL where it equals the attempt's own. The payload is the last column, so that the others
-    are searched for special characters at once.
-    """
-    lines = []
-    for row in batch:
-        only = row.matched_destination_ids == [row.destination_id]
-        columns = (
-            row.attempt_id,
-            row.event_id,
-            row.tenant_id,
-            row.destination_id,
-            row.destination_type,
-            row.topic,
-            row.status,
-            _iso(row.time),
-            str(row.attempt_number),
-            "t" if row.manual else "f",
-            row.code,
-            row.response_data,
-            _iso(row.event_time),
-            "t" if row.eligible_for_retry else "f",
-            row.metadata,
-            None if row.event_topic == row.topic else row.event_topic,
-            None if row.event_destination_id == row.destination_id else row.event_destination_id,
-            None if only else text_array(row.matched_destination_ids),
-        )
-        lines.append(f"{_copy_line(columns)}\t\\\\x{row.data.hex()}\n")
-    return "".join(lines)
+
+def attempt_object(row: LogRow) -> dict[str, str | None]:
+    """An attempt with its event, as ``insert:attempts`` reads it."""
+    return _object(row, _ATTEMPT, _attempt_values)
+
+
+def _event_values(row: LogRow) -> tuple[str | None, ...]:
+    return (
+        row.event_id,
+        row.tenant_id,
+        row.event_destination_id,
+        text_array(row.matched_destination_ids),
+        _iso(row.event_time),
+        row.event_topic,
+        "t" if row.eligible_for_retry else "f",
+        row.metadata,
+    )
+
+
+def _attempt_values(row: LogRow) -> tuple[str | None, ...]:
+    """A column of the event is NULL where it equals the attempt's own."""
+    only = row.matched_destination_ids == [row.destination_id]
+    return (
+        row.attempt_id,
+        row.event_id,
+        row.tenant_id,
+        row.destination_id,
+        row.destination_type,
+        row.topic,
+        row.status,
+        _iso(row.time),
+        str(row.attempt_number),
+        "t" if row.manual else "f",
+        row.code,
+        row.response_data,
+        _iso(row.event_time),
+        "t" if row.eligible_for_retry else "f",
+        row.metadata,
+        None if row.event_topic == row.topic else row.event_topic,
+        None if row.event_destination_id == row.destination_id else row.event_destination_id,
+        None if only else text_array(row.matched_destination_ids),
+    )
+
+
+def _lines(batch: Iterable[LogRow], values: _Values) -> str:
+    return "".join([f"{_copy_line(values(row))}\t\\\\x{row.data.hex()}\n" for row in batch])
+
+
+def _object(row: LogRow, names: Sequence[str], values: _Values) -> dict[str, str | None]:
+    return dict(zip(names, (*values(row), f"\\x{row.data.hex()}"), strict=True))
 
 
 def _copy_line(columns: Sequence[str | None]) -> str:
@@ -151,44 +179,3 @@ def quarantined(row: Sequence[Any]) -> QuarantinedEntry:
     """A quarantined entry from the columns that ``quarantine:list`` selects."""
     entry_id, time, reason, text = row
     return QuarantinedEntry(entry_id, time.astimezone(UTC), reason, text)
-
-
-def event_object(row: LogRow) -> dict[str, Any]:
-    """An event as ``insert:events`` reads it."""
-    return {
-        "id": row.event_id,
-        "tenant_id": row.tenant_id,
-        "destination_id": row.event_destination_id,
-        "matched_destination_ids": row.matched_destination_ids,
-        "time": _iso(row.event_time),
-        "topic": row.event_topic,
-        "eligible_for_retry": row.eligible_for_retry,
-        "data": f"\\x{row.data.hex()}",
-        "metadata": row.metadata,
-    }
-
-
-def attempt_object(row: LogRow) -> dict[str, Any]:
-    """An attempt with its event, as ``insert:attempts`` reads it; nulls are those of ``attempt_lines``."""
-    only = [row.destination_id]
-    return {
-        "id": row.attempt_id,
-        "event_id": row.event_id,
-        "tenant_id": row.tenant_id,
-        "destination_id": row.destination_id,
-        "destination_type": row.destination_type,
-        "topic": row.topic,
-        "status": row.status,
-        "time": _iso(row.time),
-        "attempt_number": row.attempt_number,
-        "manual": row.manual,
-        "code": row.code,
-        "response_data": row.response_data,
-        "event_time": _iso(row.event_time),
-        "eligible_for_retry": row.eligible_for_retry,
-        "event_data": f"\\x{row.data.hex()}",
-        "event_metadata": row.metadata,
-        "event_topic": None if row.event_topic == row.topic else row.event_topic,
-        "event_destination_id": None if row.event_destination_id == row.destination_id else row.event_destination_id,
-        "event_matched_destination_ids": None if row.matched_destination_ids == only else row.matched_destination_ids,
-    }
