@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.paths import ROOT
 
-_ROOMS = sorted(path for top in ("relay", "cli/relay_cli") for path in (ROOT / top).rglob("__init__.py"))
+_TOPS = ("relay", "cli/relay_cli", "client/openoutbox")
+_ROOMS = sorted(path for top in _TOPS for path in (ROOT / top).rglob("__init__.py"))
 
 _ELSEWHERE = {
     "console/access": {"csrf_token", "proof", "login"},

@@ -5,8 +5,12 @@ importing this imports no database library. ``records`` and ``query`` are its ty
 
 The relay's ``recorder`` writes, and tries again while the log does not answer: ``mapping`` makes an entry of an
 attempt, ``entries`` checks it, ``quarantine`` keeps what no driver can store, ``pace`` leaves the engine its time.
-Reading: ``paging`` and ``cursor`` for lists, ``measures`` and ``buckets`` for counts, ``limits`` for both. ``follow``,
-``export`` and ``copy`` are for ``relay-cli``.
+Reading: ``paging`` and ``cursor`` for lists, ``measures`` and ``buckets`` for counts, ``limits`` for both; ``text`` is
+their form for people and programs. ``follow``, ``export`` and ``copy`` are for ``relay-cli``. Retention: the recorder
+calls ``prepare_ahead()`` and ``drop_expired()`` every hour; each driver says what it drops.
+
+A new filter is a field of ``query``, a name in ``paging``, and of both databases a tagged line of ``list.sql`` and a
+choice in ``statements.py``. ``log_options`` has the options of log and recorder, ``relay.settings`` their defaults.
 """
 
 from relay.deliverylog.errors import (

@@ -17,12 +17,11 @@ import pytest
 
 from relay.deliverylog import DeliveryLog, open_delivery_log
 from relay.deliverylog.clickhouse.driver import ClickHouseDeliveryLog
+from relay.deliverylog.clickhouse.statements import FEEDS, RECORD, TABLES
 from tests.support.fixtures.postgres import Database
 
 Reopen = Callable[[], Awaitable[DeliveryLog]]
 
-_KINDS = ("attempts_feed", "events_feed", "attempts", "events", "quarantine", "")
-"""Of a ClickHouse log's tables, beside that of its migrations."""
 _numbers = itertools.count()
 _emptied: list[str] = []
 """Prefixes of migrated logs that a test has left empty."""
@@ -87,19 +86,19 @@ async def _prefix_of_an_empty_log(
         await drop_tables(store, name)
     else:
         await store.apply_retention(None)
-        await _each_table("TRUNCATE", store, name, *_KINDS)
+        await _each_table("TRUNCATE", store, name, *FEEDS, *TABLES)
         _emptied.append(name)
 
 
 async def drop_tables(store: DeliveryLog, prefix: str) -> None:
     """Take a ClickHouse log's tables away, so that their merges do not go on behind other tests."""
-    await _each_table("DROP", store, prefix, *_KINDS, "migration")
+    await _each_table("DROP", store, prefix, *FEEDS, *TABLES, RECORD)
 
 
-async def _each_table(verb: str, store: DeliveryLog, prefix: str, *kinds: str) -> None:
+async def _each_table(verb: str, store: DeliveryLog, prefix: str, *tables: str) -> None:
     assert isinstance(store, ClickHouseDeliveryLog)
-    for kind in kinds:
-        await store._client.command(f"{verb} TABLE {prefix}event_log{kind and '_'}{kind} SYNC")
+    for table in tables:
+        await store._client.command(f"{verb} TABLE {prefix}{table} SYNC")
 
 
 @pytest.fixture

@@ -18,7 +18,14 @@ from relay.deliverylog import limits
 from relay.deliverylog.clickhouse import migration_list, rows
 from relay.deliverylog.clickhouse.client import ClickHouseClient
 from relay.deliverylog.clickhouse.rows import Key
-from relay.deliverylog.clickhouse.statements import Branch, ClickHouseStatements, branches, ttl_days
+from relay.deliverylog.clickhouse.statements import (
+    QUARANTINE,
+    TABLES,
+    Branch,
+    ClickHouseStatements,
+    branches,
+    ttl_days,
+)
 from relay.deliverylog.cursor import Position
 from relay.deliverylog.entries import LogRow, Rejected
 from relay.deliverylog.errors import DeliveryLogError, DeliveryLogUnavailable
@@ -32,8 +39,6 @@ from relay.deliverylog.records import AttemptRecord, LoggedEvent
 from relay.deliverylog.times import LATEST, from_ms, to_ms
 from relay.postgres.migrations import MigrationPlan
 
-_QUARANTINE = "event_log_quarantine"
-_TABLES = ("event_log", "event_log_attempts", "event_log_events", _QUARANTINE)
 _MOST_BRANCHES = 16  # lists read one by one; more are one query that the server sorts
 _PORTION = 200  # deliveries whose payloads are fetched at once
 _MOST_FETCHED = 5000  # deliveries fetched at once while looking for those that still pass
@@ -107,7 +112,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
     async def _ttls(self) -> dict[str, int | None]:
         """The retention of each table by its real name. Raises DeliveryLogError for a table that is missing."""
         ttls = {}
-        for table in map(self._sql.table, _TABLES):
+        for table in map(self._sql.table, TABLES):
             engine_rows = await self._client.rows(self._sql.text("retention:read"), {"name": table})
             if not engine_rows:
                 raise DeliveryLogError(f"table {table} is missing; run relay-cli log migrate")
@@ -126,7 +131,7 @@ class ClickHouseDeliveryLog(DeliveryLog):
         fresh = {entry: reason for entry, reason in reasons.items() if entry not in known}
         if fresh:
             columns = list(fresh.values()), list(fresh)
-            await self._client.insert(self._sql.table(_QUARANTINE), ("reason", "entry"), columns)
+            await self._client.insert(self._sql.table(QUARANTINE), ("reason", "entry"), columns)
 
     async def _quarantined(self, most: int, after: QuarantinedEntry | None) -> list[QuarantinedEntry]:
         parameters: dict[str, Any] = {"most": most}

@@ -7,7 +7,7 @@ whose migration was interrupted, runs the migration again from its first stateme
 from __future__ import annotations
 
 from relay.deliverylog.clickhouse.client import ClickHouseClient
-from relay.deliverylog.clickhouse.statements import ClickHouseStatements
+from relay.deliverylog.clickhouse.statements import RECORD, ClickHouseStatements
 from relay.postgres.migrations import (
     Item,
     Migration,
@@ -20,8 +20,6 @@ from relay.postgres.migrations import (
     migrating,
 )
 
-_RECORD = "event_log_migration"
-
 
 class ClickHouseSchema(SchemaHistory):
     """All migrations under the prefix of ``statements``."""
@@ -32,7 +30,7 @@ class ClickHouseSchema(SchemaHistory):
             Migration(2, "events listed by each delivery", statements.file("migrations/0002_events_by_delivery")),
             Migration(3, "attempts listed by code", statements.file("migrations/0003_codes")),
         )
-        self._record = statements.table(_RECORD)
+        self._record = statements.table(RECORD)
         super().__init__(lambda name: statements.text(f"migrate:{name}"), migrations, (), None)
 
     def lock(self) -> None:

@@ -16,7 +16,12 @@ from relay.postgres.sql import Name, statement, statement_names
 _FOLDER = "deliverylog/clickhouse"
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,39})?")
 _LISTS = ("event_log_attempts", "event_log_events")
-_NAMES = ("event_log", *_LISTS, *(f"{name}_feed" for name in _LISTS), "event_log_quarantine", "event_log_migration")
+QUARANTINE = "event_log_quarantine"
+RECORD = "event_log_migration"
+TABLES = ("event_log", *_LISTS, QUARANTINE)
+"""What has the retention. The names are those of the files, without a prefix."""
+FEEDS = tuple(f"{name}_feed" for name in _LISTS)
+_NAMES = (*TABLES, *FEEDS, RECORD)
 _DAYS = "30"  # in the files
 _TTL = re.compile(r" TTL (.+?)(?: SETTINGS .*)?$", re.DOTALL)
 _OWN_TTL = re.compile(r"toDateTime\((?:delivery_time|time|quarantined_at)\) \+ toIntervalDay\((\d+)\)")
@@ -73,7 +78,7 @@ class ClickHouseStatements:
         statements = {
             "event_log": ("set", names),
             **{table: ("set_lists", {**names, "event_log_lists": self.table(table)}) for table in _LISTS},
-            "event_log_quarantine": ("set_quarantine", names),
+            QUARANTINE: ("set_quarantine", names),
         }
         return [
             (self.table(table), statement(f"{_FOLDER}/retention:{name}", names=own, tags=tags))
