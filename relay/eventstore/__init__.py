@@ -9,13 +9,16 @@ async with await EventStore.connect(url, schema="bank") as store:
                        outbox={"AccountOpened": "bank.accounts"})
 
 ``event_store`` is the public class, made of parts: ``append``, ``read``, ``subscriptions``, ``tenants``, ``archive``,
-``deletion``, ``schema``. ``announcement`` makes outbox rows of events, ``notifying`` notifies after a commit,
-``wakeup`` listens. Positions are assigned in SQL (``sql/eventstore/positions_gapless.sql``, ``positions_settled.sql``);
-a page of all tenants is read from their ``partitions``. ``browse`` and ``states`` are for operators.
+``deletion``, ``schema`` (``migration_list``), over the connections of ``database`` with their deadlines. ``model`` has
+what goes in and out, and its bounds; ``errors`` also the store's own SQLSTATEs.
 
-A ``subscription`` reads each ``batch`` under a ``lease`` (``renewal``), as one instance or as a part of ``groups``;
-``process`` calls a handler, and sets failing streams aside (``parking``; ``parked`` is the operator's side).
-``checkpoints`` finds out whether a position is still of this store.
+``announcement`` makes outbox rows of events, ``notifying`` notifies after a commit, ``wakeup`` listens. Positions are
+assigned in SQL (``sql/eventstore/positions_gapless.sql``, ``positions_settled.sql``); a page of all tenants is read
+from their ``partitions``, and ``decoding`` turns rows into events. ``browse`` and ``states`` are for operators.
+
+``subscriptions`` has the options and defaults of a ``subscription``, which reads each ``batch`` under a ``lease``
+(``renewal``), as one instance or as a part of ``groups``; ``process`` calls a handler, and sets failing streams aside
+(``parking``; ``parked`` is the operator's side). ``checkpoints`` finds out whether a position is still of this store.
 """
 
 from relay.core.backoff import RetryPolicy

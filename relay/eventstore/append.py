@@ -28,18 +28,16 @@ from openoutbox.ports import AsyncChannel, Row, SyncCaller, Values
 from openoutbox.trace import trace_headers
 from relay.core.errors import RowRefused, SchemaError, StorageBusy
 from relay.eventstore.announcement import Announcement, Destination, as_announcement
-from relay.eventstore.database import (
+from relay.eventstore.database import Connection, Database, execute, translated, translated_failure
+from relay.eventstore.errors import (
     CONFLICT_STATE,
     COUNTER_STATE,
     ID_STATE,
     POSITION_STATE,
-    Connection,
-    Database,
-    execute,
-    translated,
-    translated_failure,
+    EventIdConflict,
+    UnknownTenant,
+    VersionConflict,
 )
-from relay.eventstore.errors import EventIdConflict, UnknownTenant, VersionConflict
 from relay.eventstore.model import (
     LARGEST_VERSION,
     MAX_EVENT_BYTES,
@@ -51,8 +49,8 @@ from relay.eventstore.model import (
     checked_version,
 )
 from relay.eventstore.notifying import LateNotifications
-from relay.eventstore.part import Id, StorePart
 from relay.eventstore.statements import DEFAULT_SCHEMA, EventStoreStatements
+from relay.eventstore.store_part import Id, StorePart
 from relay.postgres.codec import id_array, text_array
 from relay.postgres.grants import NO_PRIVILEGE
 

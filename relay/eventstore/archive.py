@@ -21,7 +21,7 @@ from relay.core.errors import ConfigError
 from relay.eventstore.database import NO_DEADLINE, Connection, execute
 from relay.eventstore.errors import TenantBusy
 from relay.eventstore.model import checked_id
-from relay.eventstore.part import Id
+from relay.eventstore.store_part import Id
 from relay.eventstore.tenants import TenantPart, check_tenant
 
 _FORMAT: Final = "openoutbox-eventstore/1"

@@ -10,7 +10,7 @@ from typing import Final, LiteralString, NamedTuple
 from uuid import UUID
 
 from relay.eventstore.database import Connection, Row, Values
-from relay.eventstore.model import LARGEST_VERSION
+from relay.eventstore.model import LARGEST_VERSION, MOST_PAGE_BYTES
 from relay.eventstore.parking import ParkedStream
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.states import SubscriptionState, states_of
@@ -21,8 +21,6 @@ from relay.postgres.url import connection_parameters
 
 STATEMENT_SECONDS: Final = 5.0
 """A statement that takes longer is cancelled, with StorageTimeout."""
-MOST_PAGE_BYTES: Final = 16 * 2**20
-"""Bytes of bodies that end a page; it has at least one event."""
 
 _NAME: Final = "openoutbox-console"
 _LONGEST_WAIT: Final = 10.0  # seconds for a connection that other requests use

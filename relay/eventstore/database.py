@@ -11,7 +11,10 @@ other for all tenants' partitions at once.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
+import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final, LiteralString, TypeAlias, TypeVar
 
@@ -36,23 +39,14 @@ Connection: TypeAlias = AsyncConnection[Any]
 Row: TypeAlias = TupleRow
 Values: TypeAlias = Mapping[str, object]
 
-CONFLICT_STATE: Final = "ES001"
-"""What ``event_append`` raises when the stream has another version."""
-POSITION_STATE: Final = "ES002"
-"""What the feed's trigger raises for a position that the store did not assign, ``event_append``'s probe among them."""
-ID_STATE: Final = "ES003"
-"""What ``event_append_once`` raises for an id that stands for another event."""
-COUNTER_STATE: Final = "ES005"
-"""What the first append of a session raises where the positions have not come along with the events."""
-
-OUTAGE: Final = RetryPolicy(max_attempts=1, base_delay=0.1, max_delay=5.0, jitter=0.25)
-"""Seconds between the attempts of a subscription whose database does not answer, without end."""
-
 DEADLINE: Final = 30.0
 """Seconds without any part of an answer, after which a statement is cancelled, with StorageTimeout."""
 NO_DEADLINE: Final = math.inf
 
+_log = logging.getLogger(__name__)
 _NAME: Final = "openoutbox-eventstore"
+_OUTAGE: Final = RetryPolicy(max_attempts=1, base_delay=0.1, max_delay=5.0, jitter=0.25)
+"""Seconds between the attempts of a subscription whose database does not answer, without end."""
 _OWN_SESSION: Final = statement("eventstore/read:own_session")
 _LONGEST_WAIT: Final = 30.0  # seconds for a connection that other callers use
 _MIGRATE: Final = "run relay-cli store migrate as the owner of the schema, and relay-cli store grant for this user"
@@ -81,6 +75,13 @@ async def execute(
     async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
         await cursor.execute(statement, values, prepare=None if often else False)
         return await cursor.fetchall() if cursor.description else []
+
+
+async def wait_out(error: StorageError, subscription: str, failures: int) -> None:
+    """Wait before a subscription tries again, longer after each failure in a row. Lost connections are replaced."""
+    delay = _OUTAGE.delay(failures, random.random())
+    _log.warning("subscription %s: %s; it tries again in %.1f s", subscription, error, delay)
+    await asyncio.sleep(delay)
 
 
 class Database:

@@ -15,7 +15,7 @@ from psycopg import errors
 from relay.core.errors import ConfigError, SchemaError
 from relay.eventstore.database import Connection, execute
 from relay.eventstore.model import checked_id
-from relay.eventstore.part import Id, StorePart
+from relay.eventstore.store_part import Id, StorePart
 from relay.eventstore.tenants import check_tenant, is_same_id
 from relay.postgres.grants import NO_PRIVILEGE
 

@@ -13,14 +13,24 @@
 
 A database that does not answer raises ``StorageUnavailable``, a lost race ``StorageBusy``, a missing table
 ``SchemaError`` and an event that the database refuses ``RowRefused``. An invalid event raises ``EventError`` before
-anything is sent.
+anything is sent. What the store's own SQLSTATEs mean is decided in ``relay.eventstore.append``.
 """
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from relay.core.errors import EventStoreError
+
+CONFLICT_STATE: Final = "ES001"
+"""What ``event_append`` raises when the stream has another version."""
+POSITION_STATE: Final = "ES002"
+"""What the feed's trigger raises for a position that the store did not assign, ``event_append``'s probe among them."""
+ID_STATE: Final = "ES003"
+"""What ``event_append_once`` raises for an id that stands for another event."""
+COUNTER_STATE: Final = "ES005"
+"""What the first append of a session raises where the positions have not come along with the events."""
 
 
 class VersionConflict(EventStoreError):

@@ -27,10 +27,10 @@ from relay.eventstore.database import Database
 from relay.eventstore.decoding import decode_body
 from relay.eventstore.deletion import DeletionPart
 from relay.eventstore.model import MAX_EVENT_BYTES, checked_id
-from relay.eventstore.part import Id
 from relay.eventstore.read import ReadPart
 from relay.eventstore.schema import SchemaPart
 from relay.eventstore.statements import DEFAULT_SCHEMA, EventStoreStatements
+from relay.eventstore.store_part import Id
 from relay.eventstore.subscriptions import SubscriptionPart
 from relay.eventstore.tenants import TenantPart
 

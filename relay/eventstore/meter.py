@@ -24,14 +24,10 @@ class Meter(Protocol):
 class NoMeter:
     """Measures nothing."""
 
-    def active(self, subscription: str, is_active: bool) -> None:
-        """Nothing."""
+    def active(self, subscription: str, is_active: bool) -> None: ...
 
-    def delivered(self, subscription: str, events: int) -> None:
-        """Nothing."""
+    def delivered(self, subscription: str, events: int) -> None: ...
 
-    def lag(self, subscription: str, positions: int, seconds: float) -> None:
-        """Nothing."""
+    def lag(self, subscription: str, positions: int, seconds: float) -> None: ...
 
-    def blocked(self, subscription: str, seconds: float) -> None:
-        """Nothing."""
+    def blocked(self, subscription: str, seconds: float) -> None: ...

@@ -24,6 +24,8 @@ LARGEST_VERSION: Final = 2**31 - 1
 LARGEST_POSITION: Final = 2**63 - 1
 MAX_EVENT_BYTES: Final = 16 * 2**20
 """Of type, meta and data of one event, as JSON text. A larger one holds up all writers of a gapless store."""
+MOST_PAGE_BYTES: Final = 16 * 2**20
+"""Bytes of bodies and metadata that end a page; it has at least one event."""
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 

@@ -7,8 +7,8 @@ from uuid import UUID
 from relay.core.errors import ConfigError
 from relay.eventstore.model import checked_id
 from relay.eventstore.parking import ParkedStream
-from relay.eventstore.part import Id, StorePart
 from relay.eventstore.statements import EventStoreStatements
+from relay.eventstore.store_part import Id, StorePart
 from relay.postgres.connect import SyncConnection
 from relay.postgres.operating import fetch
 

@@ -24,8 +24,7 @@ from uuid import UUID
 from relay.eventstore.database import Connection, Database, Row, execute
 from relay.eventstore.decoding import decoded, fetch_events
 from relay.eventstore.errors import SubscriptionLost, UndecodableEvent
-from relay.eventstore.model import StoredEvent
-from relay.eventstore.partitions import MOST_PAGE_BYTES
+from relay.eventstore.model import MOST_PAGE_BYTES, StoredEvent
 from relay.eventstore.statements import EventStoreStatements
 
 _LONGEST_ERROR: Final = 2000  # characters

@@ -24,6 +24,7 @@ from psycopg.types.numeric import Int8
 
 from relay.eventstore.database import Row
 from relay.eventstore.decoding import Read, fetch_together
+from relay.eventstore.model import MOST_PAGE_BYTES
 from relay.eventstore.statements import EventStoreStatements
 from relay.postgres.sql import PARTITIONS_AT_ONCE, statement
 
@@ -31,8 +32,6 @@ T = TypeVar("T")
 
 _MOST_GROUPS: Final = 50
 """For one connection: their plans take the server about 20 kB for each tenant. psycopg keeps 100 statements."""
-MOST_PAGE_BYTES: Final = 16 * 2**20
-"""Bytes of bodies and metadata that end a page; it has at least one event."""
 _READS_AT_ONCE: Final = 4
 """Statements in one trip to the database, which holds their locks together: three for each of up to 80 partitions."""
 _WORTH_A_STATEMENT: Final = 5

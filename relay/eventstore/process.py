@@ -18,9 +18,9 @@ from contextlib import aclosing
 from typing import Final
 
 from relay.core.backoff import RetryPolicy
-from relay.core.errors import StorageBusy, StorageError, StorageUnavailable
+from relay.core.errors import StorageBusy, StorageUnavailable
 from relay.eventstore.batch import SubscriptionBatch
-from relay.eventstore.database import NO_DEADLINE, OUTAGE, Connection, Database
+from relay.eventstore.database import NO_DEADLINE, Connection, Database, wait_out
 from relay.eventstore.errors import SubscriptionLost
 from relay.eventstore.model import StoredEvent
 
@@ -108,9 +108,4 @@ class Processing:
                 return await self._database.transaction(f"process {self._name}", work, NO_DEADLINE)
             except (StorageUnavailable, StorageBusy) as error:
                 failures += 1
-                await self._wait(failures, error)
-
-    async def _wait(self, failures: int, error: StorageError) -> None:
-        delay = OUTAGE.delay(failures, random.random())
-        _log.warning("subscription %s: %s; it tries again in %.1f s", self._name, error, delay)
-        await asyncio.sleep(delay)
+                await wait_out(error, self._name, failures)

@@ -30,18 +30,14 @@ class PrometheusMeter:
         )
 
     def active(self, subscription: str, is_active: bool) -> None:
-        """Set the gauge."""
         self._active.labels(subscription).set(is_active)
 
     def delivered(self, subscription: str, events: int) -> None:
-        """Count."""
         self._events.labels(subscription).inc(events)
 
     def lag(self, subscription: str, positions: int, seconds: float) -> None:
-        """Set the gauges."""
         self._positions.labels(subscription).set(positions)
         self._seconds.labels(subscription).set(seconds)
 
     def blocked(self, subscription: str, seconds: float) -> None:
-        """Set the gauge."""
         self._blocked.labels(subscription).set(seconds)

@@ -21,10 +21,10 @@ from relay.eventstore.database import Connection, Database, Row, execute
 from relay.eventstore.decoding import decoded, fetch_events
 from relay.eventstore.errors import UndecodableEvent
 from relay.eventstore.model import LARGEST_POSITION, LARGEST_VERSION, StoredEvent, checked_id, checked_position
-from relay.eventstore.part import Id, StorePart, check_limit
 from relay.eventstore.partitions import TenantPartitions
 from relay.eventstore.sessions import named
 from relay.eventstore.statements import EventStoreStatements
+from relay.eventstore.store_part import Id, StorePart, check_limit
 
 _TENANTS_WITHOUT_FEED: Final = 16  # up to this number is read from their partitions instead of by the feed
 _MOST_LOOKED_AT: Final = 10_000

@@ -13,8 +13,8 @@ from typing import Final, Literal, LiteralString
 from relay.core.errors import ConfigError
 from relay.eventstore.database import NO_DEADLINE, Connection, execute
 from relay.eventstore.migration_list import StoreSchema
-from relay.eventstore.part import StorePart
 from relay.eventstore.statements import EventStoreStatements
+from relay.eventstore.store_part import StorePart
 from relay.postgres.migrate import migrate_async
 from relay.postgres.migrations import MigrationPlan
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
@@ -25,17 +24,17 @@ from relay.core.checkpoint import START, Checkpoint
 from relay.core.errors import ConfigError, PositionsWentBack, StorageBusy, StorageError, StorageUnavailable
 from relay.core.tasks import beside
 from relay.eventstore.batch import BatchContent, SubscriptionBatch
-from relay.eventstore.database import OUTAGE, Database
+from relay.eventstore.database import Database, wait_out
 from relay.eventstore.errors import SubscriptionDeleted, SubscriptionLost
 from relay.eventstore.groups import WHOLE, Part
 from relay.eventstore.lease import LAZILY, SubscriptionClaim, SubscriptionLease
 from relay.eventstore.meter import Meter
 from relay.eventstore.model import LARGEST_POSITION, checked_position
 from relay.eventstore.parking import HeldStream, Parking
-from relay.eventstore.part import check_limit
 from relay.eventstore.read import EventFilter, EventPage, Reader
 from relay.eventstore.renewal import Renewals
 from relay.eventstore.statements import EventStoreStatements
+from relay.eventstore.store_part import check_limit
 from relay.eventstore.wakeup import Wakeup, raise_if_cancelled
 
 _log = logging.getLogger(__name__)
@@ -158,14 +157,8 @@ class Subscription:
                         with contextlib.suppress(StorageError):
                             await self._lease.release()
                 if failure is not None:
-                    await self._reconnect(failure)
-
-    async def _reconnect(self, failure: StorageError) -> None:
-        """Wait, longer after each failure in a row; connections that were lost are replaced when they are used."""
-        self._failures += 1
-        delay = OUTAGE.delay(self._failures, random.random())
-        _log.warning("subscription %s: %s; it connects again in %.1f s", self._name, failure, delay)
-        await asyncio.sleep(delay)
+                    self._failures += 1
+                    await wait_out(failure, self._name, self._failures)
 
     async def _active(self, claim: SubscriptionClaim, woken: asyncio.Event) -> AsyncIterator[SubscriptionBatch]:
         """Batches while the lease is held, and while no other slots are to be taken."""

@@ -16,12 +16,12 @@ from relay.eventstore.lease import stored_form
 from relay.eventstore.meter import Meter, NoMeter
 from relay.eventstore.model import checked_position
 from relay.eventstore.parked import ParkedPart
-from relay.eventstore.part import Id
 from relay.eventstore.process import DEFAULT_RETRY, Handler, Processing
 from relay.eventstore.read import EventFilter, ReadPart
 from relay.eventstore.renewal import Renewals
 from relay.eventstore.statements import EventStoreStatements
 from relay.eventstore.states import SubscriptionState, read_states
+from relay.eventstore.store_part import Id
 from relay.eventstore.subscription import Start, Subscription, SubscriptionOptions, Undecodable
 from relay.eventstore.wakeup import Wakeup
 

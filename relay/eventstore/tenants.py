@@ -18,9 +18,9 @@ from relay.core.errors import ConfigError
 from relay.eventstore.database import NO_DEADLINE, Connection, execute
 from relay.eventstore.errors import TenantBusy, UnknownTenant
 from relay.eventstore.model import checked_id
-from relay.eventstore.part import Id, StorePart
 from relay.eventstore.sessions import saying_who_blocks
 from relay.eventstore.statements import EventStoreStatements
+from relay.eventstore.store_part import Id, StorePart
 
 _DIRECT: Final = "event"
 """The parent of a partition that was created by ``CREATE TABLE ... PARTITION OF event``."""

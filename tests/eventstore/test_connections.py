@@ -62,7 +62,7 @@ async def test_a_subscription_goes_on_after_a_silence(
         assert [event.data for event in await anext(batches)] == [1]
         proxy.swallow()
         following = asyncio.create_task(anext(batches))
-        await eventually(lambda: caplog.text.count("it connects again") > 2, what="attempts to connect again")
+        await eventually(lambda: caplog.text.count("it tries again") > 2, what="attempts to connect again")
         proxy.flow()
         await gapless_store.append(TENANT, STREAM, [NewEvent("E", 2)], 1)
         bodies = [event.data for event in await following]

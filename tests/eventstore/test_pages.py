@@ -12,7 +12,7 @@ import pytest
 from relay.core.checkpoint import START
 from relay.core.errors import ConfigError
 from relay.eventstore import ANY, EventStore, NewEvent
-from relay.eventstore.partitions import MOST_PAGE_BYTES
+from relay.eventstore.model import MOST_PAGE_BYTES
 from relay.eventstore.read import EventFilter
 from tests.eventstore.conftest import OTHER_TENANT, STREAM, TENANT
 from tests.support.fixtures.postgres import Database

@@ -83,7 +83,7 @@ async def test_an_outage_is_waited_for(
         await fill(gapless_store, 1, 2)
         await eventually(lambda: bodies == [1, 2])
         with database_closed(database):
-            await eventually(lambda: "connects again" in caplog.text)
+            await eventually(lambda: "tries again" in caplog.text)
         async with await EventStore.connect(database.url) as other:
             await fill(other, 3, 4)
         await eventually(lambda: bodies == [1, 2, 3, 4])
