@@ -82,14 +82,14 @@ async def test_absent_metadata_reads_back_empty(store: DeliveryLog) -> None:
 
 
 async def test_times_microseconds_apart_lose_no_row_at_a_page_edge(store: DeliveryLog) -> None:
-    entries = [entry(f"a{i:02d}", BASE + timedelta(microseconds=250 * i)) for i in range(10)]
+    entries = [entry(f"a{i:02d}", BASE + timedelta(microseconds=250 * i)) for i in range(6)]
     await store.insert_many(entries)
     for order in ("asc", "desc"):
         for limit in (1, 3):
             ids = attempt_ids(await all_items(store, ListAttempts(limit=limit, order=order)))
-            assert sorted(ids) == [f"a{i:02d}" for i in range(10)]
+            assert sorted(ids) == [f"a{i:02d}" for i in range(6)]
             events = [event.id for event in await all_items(store, ListEvents(limit=limit, order=order))]
-            assert sorted(events) == [f"e-a{i:02d}" for i in range(10)]
+            assert sorted(events) == [f"e-a{i:02d}" for i in range(6)]
 
 
 async def test_identical_times_are_ordered_by_the_bytes_of_the_id(store: DeliveryLog) -> None:

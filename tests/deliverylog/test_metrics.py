@@ -27,14 +27,8 @@ from tests.deliverylog.making import BASE, entry, event, ms
 
 SPANS = {"s": timedelta(minutes=4), "m": timedelta(hours=5), "h": timedelta(days=4), "d": timedelta(days=80)}
 LONG = timedelta(days=1000)
-GRANULARITIES = [
-    *[("s", n) for n in (1, 7, 60)],
-    *[("m", n) for n in (1, 7, 60)],
-    *[("h", n) for n in (1, 5, 24)],
-    *[("d", n) for n in (1, 3, 31)],
-    *[("w", n) for n in (1, 2, 3, 4)],
-    *[("M", n) for n in range(1, 13)],
-]
+GRANULARITIES = [("s", 1), ("s", 60), ("m", 7), ("h", 24), ("d", 1), ("d", 31), ("w", 3), ("M", 1), ("M", 5), ("M", 12)]
+"""Some of each unit: where every other bucket begins is in ``test_buckets``, for all drivers."""
 
 
 def obvious_start(time: datetime, unit: str, value: int) -> datetime:
@@ -111,7 +105,7 @@ def _under_tenant(tenant_id: str, one: LogEntry) -> LogEntry:
     return LogEntry(its, replace(one.attempt, id=f"{tenant_id}-{one.attempt.id}"))
 
 
-async def test_every_granularity_against_walking(store: DeliveryLog) -> None:
+async def test_a_granularity_of_each_unit_against_walking(store: DeliveryLog) -> None:
     start = datetime(2021, 2, 27, 23, 58, 17, 345000, tzinfo=UTC)
     sets = {span: entries_over(start, span, 120, seed=n) for n, span in enumerate([*SPANS.values(), LONG])}
     for n, entries in enumerate(sets.values()):  # tenants of their own keep the ranges apart
