@@ -17,16 +17,20 @@ from types import TracebackType
 from typing import Any, Self
 
 from relay.localservers.process import free_port
+from tests.support.forking import ForkedProcess, forks, read_at_start
 from tests.support.waiting import DEADLINE, patience, wait_until
 
 _KEPT = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
+_FORKED = ("relay", "tests.system.chaos.failing", "tests.system.chaos.rigged")
+"""What finds its imports as it needs them, where the relay is imported already."""
 _METRIC = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
 
 class Daemon:
     """``python -m relay`` with exactly the environment it is given, in a folder of its own.
 
-    Its log goes to a file there, its output to another; a ``.env`` put there before the start is read.
+    Its log goes to a file there, its output to another; a ``.env`` put there before the start is read. Where it can be,
+    it is a fork of an interpreter that has imported the relay (``tests.support.forking``).
     """
 
     def __init__(
@@ -38,7 +42,7 @@ class Daemon:
     ) -> None:
         """``module`` is what is run in the relay's place: one that does something to it and then runs it."""
         self.port = free_port()
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._module, self._arguments = module, arguments
         self._folder = tempfile.TemporaryDirectory(prefix="relay-daemon-")
         self.env = {
             "STORAGE_URL": storage_url,
@@ -46,10 +50,10 @@ class Daemon:
             "PUBLISHER_CONNECT_RETRY_INTERVAL": "1s",
             **(env or {}),
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> subprocess.Popen[bytes] | ForkedProcess:
         """The running process."""
         assert self._process is not None, "the daemon was not started"
         return self._process
@@ -73,8 +77,8 @@ class Daemon:
     def start(self) -> Self:
         """Start it; does not wait for anything."""
         with (self.folder / "log").open("ab") as log, (self.folder / "out").open("ab") as out:
-            self._process = subprocess.Popen(
-                self._command,
+            self._process = self._fork(out.fileno(), log.fileno()) or subprocess.Popen(
+                [sys.executable, "-m", self._module, *self._arguments],
                 cwd=self.folder,
                 env=self.full_env(),
                 stdin=subprocess.DEVNULL,
@@ -82,6 +86,13 @@ class Daemon:
                 stderr=log,
             )
         return self
+
+    def _fork(self, out: int, log: int) -> ForkedProcess | None:
+        """The fork; None where another start differs from it."""
+        if self._module not in _FORKED or self._arguments or read_at_start(self.env):
+            return None
+        environment = self.full_env()
+        return forks(read_at_start(environment)).start(self._module, self.folder, environment, out, log)
 
     def __enter__(self) -> Self:
         return self.start()
