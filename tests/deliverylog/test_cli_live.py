@@ -81,7 +81,7 @@ def test_an_arrival_fits_a_terminal_and_is_whole_in_a_file(
     log_print.print_arrivals(Arrivals([record], more=False), as_json=False)
     whole = capsys.readouterr().out
     assert whole.endswith(f" failed  {EVENT_ID}1 LEADER_NOT_AVAILABLE user.signup.v1 d1 #3 t1\n")
-    monkeypatch.setattr(log_print, "columns", lambda stream: 80)
+    monkeypatch.setattr(log_print, "columns", lambda: 80)
     log_print.print_arrivals(Arrivals([record], more=False), as_json=False)
     [line] = capsys.readouterr().out.splitlines()
     assert len(line) == 80
