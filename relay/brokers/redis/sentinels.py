@@ -1,6 +1,6 @@
 """Subscriptions to the Sentinels of a service: they say at once that the primary is another one.
 
-The old primary does not: after a fail-over it takes writes for some ten seconds, until a Sentinel makes it a replica,
+The old primary does not: after a failover it takes writes for some ten seconds, until a Sentinel makes it a replica,
 and then loses them. Every Sentinel says it once it knows, so a subscription that is broken costs nothing while another
 one lasts. Each is made again after a while, since a Sentinel that is gone in silence would look like a quiet one.
 """
