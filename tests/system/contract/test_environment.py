@@ -113,7 +113,7 @@ def test_the_scheme_of_the_address_chooses_the_publisher(outbox: Outbox, daemon:
     [event_id] = outbox.insert([Row("no.stream.takes.this")])
     relay = daemon(PUBLISHER_URL=nats_url).wait_ready()
 
-    wait_until(lambda: outbox.row(event_id)["attempts"] == 1, what="the broker's answer")
+    wait_until(lambda: outbox.row(event_id)["attempts"] != 0, what="the broker's answer")
     assert "no JetStream stream takes this subject" in str(outbox.row(event_id)["last_error"])
     assert relay.output() == ""
 
