@@ -28,7 +28,6 @@ from relay.core.origins import LiveSecret
 COOKIE: Final = "__Host-openoutbox"
 """A browser accepts this name only with Secure, Path=/ and no Domain, so that no other host can set it."""
 
-
 SHORTEST_SECRET: Final = 32  # characters
 
 MOST_ENDED: Final = 10_000
