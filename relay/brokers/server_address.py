@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from relay.core.errors import ConfigError
 
-_HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^:\[\]\s]+)(?::(?P<port>\d{1,5}))?")
+_HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[^@/?#:,\[\]\s]+)(?::(?P<port>\d{1,5}))?")
 _LAST_PORT: Final = 65_535
 
 

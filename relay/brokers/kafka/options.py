@@ -11,14 +11,13 @@ from urllib.parse import parse_qsl, unquote
 
 from relay.brokers.files import check_files
 from relay.brokers.login import BrokerOptions
+from relay.brokers.server_address import read_addresses
 from relay.core.errors import ConfigError
 from relay.core.origins import LiveUrl, login_of
 from relay.core.secrets import mask_values
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
-_SERVER = r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^@/?#:,\[\]\s]+)(?::\d{1,5})?"
-_SERVERS = re.compile(rf"{_SERVER}(?:,\s*{_SERVER})*,?")
 _PROPERTY = re.compile(r"[a-z]+(?:\.[a-z0-9]+)+")
 _SHAPE = (
     "write host:9092,host2:9092 or kafka://user:password@host:9092, and percent-encode special characters of user and "
@@ -218,9 +217,11 @@ def _parse(url: str) -> tuple[str, dict[str, str]]:
     address, _, query = rest.partition("?")
     login, _, servers = address.rstrip("/").rpartition("@")
     properties = dict(parse_qsl(query, keep_blank_values=True))
+    wrong = f"PUBLISHER_URL names no Kafka broker; {_SHAPE}"
+    read_addresses(servers.removesuffix(","), 9092, wrong)  # librdkafka takes port 99999 for 34463
     # With a bare ? in the password, its parts would be read as server and properties, and shown by later errors.
-    if not _SERVERS.fullmatch(servers) or ("@" in query and not all(map(_PROPERTY.fullmatch, properties))):
-        raise ConfigError(f"PUBLISHER_URL names no Kafka broker; {_SHAPE}")
+    if "@" in query and not all(map(_PROPERTY.fullmatch, properties)):
+        raise ConfigError(wrong)
     if refused := sorted(_OURS & properties.keys()):
         raise ConfigError(f"PUBLISHER_URL: {refused[0]} must not be set there; the relay's guarantees depend on it")
     if not login:

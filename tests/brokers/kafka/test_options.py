@@ -72,6 +72,7 @@ def test_a_login_is_percent_decoded_and_asks_for_tls() -> None:
         ("", "names no Kafka broker"),
         ("kafka://", "names no Kafka broker"),
         ("kafka://u:p@", "names no Kafka broker"),
+        ("a:1,b:99999", "names no Kafka broker"),
         ("http://a:1", "not a Kafka scheme"),
         ("a:1?acks=0", "acks"),
         ("a:1?enable.idempotence=false", "enable.idempotence"),
